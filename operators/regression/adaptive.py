@@ -13,13 +13,15 @@ from laggard.operators.calibration import Calibration
 from laggard.operators.regression.following import MISSING, RESPONSE_TIME, Follower, Options, Seen, Wishes
 from laggard.operators.regression.models import Model, Reason, Suspect
 from laggard.operators.regression.selection import BOTTLENECK, WORK, Diagnosis
+from laggard.operators.regression.shortage import shortages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from laggard.operators.regression.selection import Traits
+    from laggard.operators.regression.following import Samples
+    from laggard.operators.regression.traits import Traits
     from laggard.operators.regression.window import Window
 
 SPANS: Final = (1, 2, 3)
@@ -62,6 +64,9 @@ LASTING: Final = 10
 """The number of histories after which a long response time is the baseline: ten hours at intervals of a minute."""
 
 MOST_OF_A_KIND: Final = 3
+
+THROUGHPUT: Final = "throughput_per_s"
+"""The performance metric with the requests per second."""
 
 
 class Adaptive(Follower):
@@ -224,6 +229,7 @@ class Adaptive(Follower):
         since = min(max(self._slow_for, age), size) if self._slow else age
         samples = every.after(0 if self._first else max(size - since - 2 * length, 0))
         traits.follow(samples.ids)
+        asked = self._explained and self._slow
         resource = None
         if self.model is not None and self.model.terms and reason == "grown":
             resource = traits.resource(self.model.terms[0].metric)
@@ -237,6 +243,7 @@ class Adaptive(Follower):
             candidates=self._options.candidates,
             purpose=BOTTLENECK if self._explained else WORK,
             kept=resource,
+            short=self._shortages(every, window, traits) if asked else None,
         )
         settled = since >= SETTLING
         if settled and self._options.kind != "linear":
@@ -245,6 +252,8 @@ class Adaptive(Follower):
             choice = found.choose(settled=settled)
         if reason in {"first", "changed"}:
             self._p_value = p_value
+        if asked and not choice.columns and not wishes.pinned:
+            samples = samples.after(len(samples.target) - since)  # nothing relates them to those before
         model = self._make(samples, choice, r=found.r, candidates=found.columns, wishes=wishes, reason=reason)
         self._refer(samples.target, age)
         self._steps = [step for step in ((2 * length,) if self._first else (SETTLING, length)) if step > age]
@@ -261,25 +270,48 @@ class Adaptive(Follower):
         enough = self._first or since >= SETTLING
         self._reference = INFLATED * max(float(np.sqrt(np.mean(of * of))), 1e-3) if enough else math.nan
 
-    def suspects(self, window: Window, traits: Traits, wishes: Wishes) -> tuple[Suspect, ...]:
-        """Return the metrics of the model with their baselines, but not those that moved in the good direction."""
-        del wishes
+    def suspects(self, window: Window, traits: Traits) -> tuple[Suspect, ...]:
+        """Return the metrics of the model with their baselines.
+
+        Those that moved in the good direction are left out, and those of a resource that is not short.
+        """
         if self.model is None:
             return ()
         names = [term.metric for term in self.model.terms]
         values = window.of(names)[np.isfinite(window.performance(self.name))]
         since = min(self._age, len(values))
         before = values[: len(values) - since] if not self._first else values[:-1]
+        short = self._shortages(self._usable(window), window, traits)
         found = []
         for at, name in enumerate(names):
             past = before[:, at][np.isfinite(before[:, at])]
             mean = float(past.mean()) if len(past) else math.nan
             spread = float(past.std()) if len(past) else math.nan
             newest = float(values[-1, at])
-            if (newest - mean) * traits.sign(name) < 0.0:
+            group = traits.group(name)
+            if (newest - mean) * traits.sign(name) < 0.0 or (group >= 0 and short[group] == 0.0):
                 continue
             found.append(Suspect(name, newest, mean, spread, abs(newest - mean) / spread if spread > 0.0 else math.nan))
         return tuple(found)
+
+    def _shortages(self, every: Samples, window: Window, traits: Traits) -> NDArray[np.float64]:
+        """Return how short each resource is in this slow time; see `shortages`."""
+        traits.follow(every.ids)
+        begin = len(every.target) - min(max(self._slow_for, 1), len(every.target))
+        return shortages(
+            every.values[begin:],
+            every.values[max(begin - self._options.history, 0) : begin],
+            traits=traits,
+            more=self._more(window, len(every.target) - begin),
+        )
+
+    def _more(self, window: Window, since: int) -> float:
+        """Return the number of requests in the system beyond the usual one; NaN if unknown (Little's law)."""
+        if THROUGHPUT not in window.performances:
+            return math.nan
+        times, rates = window.performance(self.name, since), window.performance(THROUGHPUT, since)
+        there = np.isfinite(times) & np.isfinite(rates)
+        return float((rates[there] * (times[there] - self.usual)).mean()) if there.any() else math.nan
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""

@@ -9,7 +9,7 @@ from laggard.operators.regression.adaptive import Adaptive
 from laggard.operators.regression.following import RESPONSE_TIME, Criterion, Follower, Method, Options, Wishes
 from laggard.operators.regression.models import KINDS, Kind, Model, SampleScores, Trait
 from laggard.operators.regression.published import Published
-from laggard.operators.regression.selection import Traits
+from laggard.operators.regression.traits import Traits
 from laggard.operators.regression.window import Window
 
 if TYPE_CHECKING:
@@ -187,10 +187,10 @@ class Regression:
         return SampleScores(score, tuple(predictions), suspects, age_s, young, usual)
 
     def suspects(self) -> tuple[Suspect, ...]:
-        """Return the contended resources that the first response time follows now."""
+        """Return the metrics of short resources that the first response time follows; none if nothing explains it."""
         for name, follower in self._followers.items():
             if name.startswith(RESPONSE_TIME):
-                return follower.suspects(self._window, self._traits, self._wishes)
+                return follower.suspects(self._window, self._traits)
         return ()
 
     def learn(

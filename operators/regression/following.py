@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.operators.regression.selection import Choice, Traits
+    from laggard.operators.regression.selection import Choice
+    from laggard.operators.regression.traits import Traits
     from laggard.operators.regression.window import Window
 
 Criterion = Literal["residuals", "r2"]
@@ -177,8 +178,8 @@ class Follower(ABC):
     ) -> Model | None:
         """Learn the newest sample of the window, and return the model that was built."""
 
-    def suspects(self, window: Window, traits: Traits, wishes: Wishes) -> tuple[Suspect, ...]:  # noqa: ARG002
-        """Return the contended resources that the response time follows."""
+    def suspects(self, window: Window, traits: Traits) -> tuple[Suspect, ...]:  # noqa: ARG002
+        """Return the metrics of short resources that the response time follows."""
         return ()
 
     def _note(self, value: float, predicted: float) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.regression.models import Model, Reason
-    from laggard.operators.regression.selection import Traits
+    from laggard.operators.regression.traits import Traits
     from laggard.operators.regression.window import Window
 
 POOR_R2: Final = 0.8

@@ -15,12 +15,14 @@ import numpy as np
 
 from laggard.operators.regression.climb import LinearClimb
 from laggard.operators.regression.correlation import best, correlations
-from laggard.operators.regression.models import UNKNOWN, Role, Trait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from laggard.operators.regression.models import Role
+    from laggard.operators.regression.traits import Traits
 
 
 BOTTLENECK_SHARE: Final = 0.8
@@ -85,9 +87,6 @@ ALIKE: Final = 0.95
 """The correlation from which on two metrics are equivalent."""
 
 
-ROLES: Final[tuple[Role, ...]] = ("wait", "free", "use", "load", "")
-
-
 class Choice(NamedTuple):
     """The chosen metrics.
 
@@ -135,80 +134,6 @@ def climb(
     return Choice(chosen, r2)
 
 
-class Traits:
-    """The traits of many metrics, as arrays.
-
-    Parameters:
-        trait: the trait of a metric by its id.
-        resolution: a negligible difference, in a metric's unit, by the end of its name.
-
-    Attributes:
-        resolutions: the negligible differences, shape (metrics,), 0 if unknown.
-        signs: the signs of coefficients, 0 for either, shape (metrics,).
-        groups: the number of the resource of a host that each metric is about; -1 for none.
-        resources: host and resource by that number.
-        ids: the metrics.
-
-    """
-
-    def __init__(self, trait: Callable[[str], Trait] | None, resolution: Mapping[str, float]) -> None:
-        self._roles: NDArray[np.intp] = np.empty(0, np.intp)
-        self.signs: NDArray[np.int8] = np.empty(0, np.int8)
-        self.groups: NDArray[np.intp] = np.empty(0, np.intp)
-        self.resources: list[tuple[str, str]] = []
-        self.resolutions: NDArray[np.float64] = np.empty(0)
-        self._trait = trait
-        self._ends = sorted(resolution.items(), key=lambda item: -len(item[0]))
-        self._known: dict[str, tuple[int, int, int, float]] = {}
-        self._numbers: dict[tuple[str, str], int] = {}
-        self.ids: Sequence[str] = ()
-
-    def follow(self, ids: Sequence[str]) -> None:
-        """Set the metrics of the arrays."""
-        if ids is self.ids and len(self.signs) == len(ids):
-            return
-        if len(self._known) > 2 * len(ids) + 1000:
-            self._known.clear()
-        found = [self._known.get(name) or self._find(name) for name in ids]
-        self.ids = ids
-        self._roles = np.array([each[0] for each in found], np.intp)
-        self.signs = np.array([each[1] for each in found], np.int8)
-        self.groups = np.array([each[2] for each in found], np.intp)
-        self.resolutions = np.array([each[3] for each in found], np.float64)
-
-    def _resolution(self, name: str) -> float:
-        return next((least for end, least in self._ends if name.endswith(end)), 0.0)
-
-    def resource(self, metric: str) -> tuple[str, str] | None:
-        """Return the host and resource that a metric is about; None if unknown."""
-        group = (self._known.get(metric) or self._find(metric))[2]
-        return None if group < 0 else self.resources[group]
-
-    def sign(self, metric: str) -> int:
-        """Return the sign of the coefficient of a metric, 0 for either."""
-        return (self._known.get(metric) or self._find(metric))[1]
-
-    def weights(self, purpose: Purpose) -> NDArray[np.float64]:
-        """Return the weight of a correlation with each metric, shape (metrics,)."""
-        return np.array([purpose.weights[role] for role in ROLES])[self._roles]
-
-    def _find(self, name: str) -> tuple[int, int, int, float]:
-        trait = UNKNOWN if self._trait is None else self._trait(name)
-        group = -1
-        if trait.resource:
-            place = host_of(name), trait.resource
-            group = self._numbers.setdefault(place, len(self.resources))
-            if group == len(self.resources):
-                self.resources.append(place)
-        self._known[name] = found = ROLES.index(trait.role), trait.sign, group, self._resolution(name)
-        return found
-
-
-def host_of(metric: str) -> str:
-    """Return the host of a metric: the first part of its row."""
-    return metric.partition(":")[0].partition("/")[0]
-
-
 class Diagnosis:
     """The bottleneck of a response time, by the metrics that contention moves.
 
@@ -223,6 +148,7 @@ class Diagnosis:
         purpose: the purpose of the model.
         kept: the host and resource of the model before. They stay the bottleneck unless the evidence of another one is
             clearly greater.
+        short: how short each resource of a host is, see `shortages`; None while the response time is not long.
 
     Attributes:
         columns: the candidates, the best correlated first.
@@ -244,8 +170,9 @@ class Diagnosis:
         candidates: int,
         purpose: Purpose,
         kept: tuple[str, str] | None = None,
+        short: NDArray[np.float64] | None = None,
     ) -> None:
-        weights = traits.weights(purpose)
+        weights = traits.weights(purpose.weights)
         self._purpose = purpose
         self._kept = kept
         self._values, self._target, self._since, self._traits = values, target, since, traits
@@ -268,6 +195,16 @@ class Diagnosis:
                 self._groups[group].append(at)
         self.evidence = {group: _evidence(self.strength[members]) for group, members in self._groups.items()}
         self._shift = {group: _evidence(shifted[members]) for group, members in self._groups.items()}
+        if short is not None:
+            self._agree(short)
+
+    def _agree(self, short: NDArray[np.float64]) -> None:
+        """Weigh the evidence of each resource by its shortage, and drop the resources that are not short."""
+        for group in list(self.evidence):
+            if short[group] == 0.0:
+                del self.evidence[group]
+            elif short[group] > 0.0:
+                self.evidence[group] *= float(short[group])
 
     def _shifted(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how clearly each candidate has left its baseline, from 0 to 1."""
@@ -293,7 +230,8 @@ class Diagnosis:
         host, resource = self._traits.resources[group]
         if resource == "disk" and self._purpose.physical:
             for other, shift in self._shift.items():
-                if self._traits.resources[other] == (host, "memory") and shift > PAGING * self._shift[group]:
+                is_memory = other in self.evidence and self._traits.resources[other] == (host, "memory")
+                if is_memory and shift > PAGING * self._shift[group]:
                     return other
         return group
 

@@ -31,6 +31,7 @@ class Window:
 
     Attributes:
         ids: the metric of each column; another list after columns were dropped.
+        performances: the names of the performance metrics.
         refused: the number of metrics of the newest sample beyond the limit.
 
     """
@@ -38,11 +39,11 @@ class Window:
     def __init__(self, performance: Sequence[str], capacity: int, limit: int) -> None:
         self.ids: list[str] = []
         self.refused = 0
-        self._names = tuple(performance)
+        self.performances = tuple(performance)
         self.capacity = capacity
         self._limit = limit
         self._ts: NDArray[np.float64] = np.empty(0)
-        self._performance: NDArray[np.float64] = np.empty((0, len(self._names)))
+        self._performance: NDArray[np.float64] = np.empty((0, len(self.performances)))
         self._values: NDArray[np.float64] = np.empty((capacity, 0))
         self._begin = 0
         self._columns: dict[str, int] = {}
@@ -62,7 +63,7 @@ class Window:
         self._values[row] = np.nan
         self._values[row, at] = values if len(of) == len(values) else values[of]
         self._ts = np.append(self._ts, ts)
-        newest = [performance.get(name, np.nan) for name in self._names]
+        newest = [performance.get(name, np.nan) for name in self.performances]
         self._performance = np.vstack((self._performance, newest))
 
     def _places(self, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -120,7 +121,7 @@ class Window:
 
     def performance(self, name: str, count: int | None = None) -> NDArray[np.float64]:
         """Return a performance metric of the newest samples, shape (samples,)."""
-        column = self._performance[:, self._names.index(name)]
+        column = self._performance[:, self.performances.index(name)]
         return column if count is None else column[max(len(column) - count, 0) :]
 
     def times(self, count: int | None = None) -> NDArray[np.float64]:
@@ -144,8 +145,8 @@ class Window:
             raise ValueError(
                 f"expected at most {self.capacity} samples of {len(ids)} metrics, got {len(ts)} and {values.shape}"
             )
-        if performance.shape != (len(ts), len(self._names)):
-            raise ValueError(f"expected performance of {len(self._names)} metrics, got {performance.shape}")
+        if performance.shape != (len(ts), len(self.performances)):
+            raise ValueError(f"expected performance of {len(self.performances)} metrics, got {performance.shape}")
         self.ids, self._columns = ids, {name: at for at, name in enumerate(ids)}
         self._values = np.full((self.capacity, len(ids)), np.nan)
         self._values[: len(ts)] = values

@@ -24,7 +24,7 @@ from laggard.pipeline.methods.applications.metrics import metric_parts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.operators.regression.models import Role
+    from laggard.operators.regression.models import Gauge, Role
     from laggard.pipeline.core.records.models import Resource
     from laggard.pipeline.explaining.counters import Counter
 
@@ -76,12 +76,28 @@ def _known(feature: str) -> tuple[_Known, str]:
     return _Known(UNKNOWN, ""), ""
 
 
-def _row(resource: Resource, role: Role, words: str) -> _Known:
-    return _Known(Trait(resource, role, _SIGNS[role]), words)
+def _row(resource: Resource, role: Role, words: str, gauge: Gauge = "", short: float = 0.0) -> _Known:
+    return _Known(Trait(resource, role, _SIGNS[role], gauge, short), words)
 
 
 def _of(counter: Counter) -> _Known:
-    return _row(counter.resource, counter.role, counter.noun)
+    gauge, short = _GAUGES.get(counter.name, ("", 0.0))
+    return _row(counter.resource, counter.role, counter.noun, gauge, short)
+
+
+_GAUGES: Final[Mapping[str, tuple[Gauge, float]]] = {
+    "cpus": ("size", 0.0),
+    **dict.fromkeys(("pressure_cpu_some_ratio", "pressure_io_some_ratio"), ("pressure", 0.1)),
+    "pressure_memory_some_ratio": ("pressure", 0.02),
+    **dict.fromkeys(("processes_running", "processes_blocked"), ("queue", 0.5)),
+    **dict.fromkeys(("read_time_ratio", "write_time_ratio", "queue_ratio"), ("queue", 1.0)),
+    **dict.fromkeys(("cpu_quota_throttled_ratio", "cpu_throttled_ratio"), ("stops", 0.1)),
+    "cpu_steal_ratio": ("stops", 0.05),
+    "memory_limit_hits_per_s": ("stops", 1.0),
+    "out_of_memory_kills_per_s": ("stops", 0.001),
+    **{f"{way}_{what}_per_s": ("stops", 1.0) for way in ("receive", "transmit") for what in ("errors", "drops")},
+}
+"""The gauges of a shortage among laggard's own counters, each with its least value; see `Trait`."""
 
 
 _ENDS: Final[Mapping[str, _Known]] = {each.name: _of(each) for each in CATALOGUE if not each.device}
@@ -103,16 +119,24 @@ _PATTERNS: Final = (
     # node_exporter, counters as rates: `node_cpu_seconds_per_s{cpu="0",mode="idle"}`.
     _pattern(r'node_cpu_seconds\w*\{.*mode="idle"', _row("cpu", "free", "idle CPU time of {who}")),
     _pattern(r'node_cpu_seconds\w*\{.*mode="iowait"', _row("disk", "wait", "time that CPUs of {who} waited for disks")),
-    _pattern(r'node_cpu_seconds\w*\{.*mode="steal"', _row("cpu", "wait", "CPU time that was taken away from {who}")),
+    _pattern(
+        r'node_cpu_seconds\w*\{.*mode="steal"',
+        _row("cpu", "wait", "CPU time that was taken away from {who}", "stops", 0.05),
+    ),
     _pattern(r"node_cpu_(guest_)?seconds", _row("cpu", "use", "CPU time that was used on {who}")),
     _pattern(r"node_(load\d+|procs_running)", _row("cpu", "wait", "tasks on {who} that ran or wanted a CPU")),
-    _pattern(r"node_procs_blocked", _row("disk", "wait", "tasks on {who} that waited for disks")),
+    _pattern(r"node_procs_blocked", _row("disk", "wait", "tasks on {who} that waited for disks", "queue", 0.5)),
     _pattern(r"node_schedstat_waiting_seconds", _row("cpu", "wait", "time that tasks on {who} waited for a CPU")),
     _pattern(r"node_schedstat_running_seconds", _row("cpu", "use", "CPU time of tasks on {who}")),
     _pattern(r"node_schedstat_timeslices", _row("cpu", "load", "how often tasks on {who} were scheduled")),
-    _pattern(r"node_pressure_cpu_\w*waiting", _row("cpu", "wait", "time that some task on {who} waited for a CPU")),
-    _pattern(r"node_pressure_io_", _row("disk", "wait", "time that tasks on {who} waited for I/O")),
-    _pattern(r"node_pressure_memory_", _row("memory", "wait", "time that tasks on {who} waited for memory")),
+    _pattern(
+        r"node_pressure_cpu_\w*waiting",
+        _row("cpu", "wait", "time that some task on {who} waited for a CPU", "pressure", 0.1),
+    ),
+    _pattern(r"node_pressure_io_", _row("disk", "wait", "time that tasks on {who} waited for I/O", "pressure", 0.1)),
+    _pattern(
+        r"node_pressure_memory_", _row("memory", "wait", "time that tasks on {who} waited for memory", "pressure", 0.02)
+    ),
     _pattern(
         r"node_memory_(MemAvailable|MemFree|Cached|SwapFree)_bytes", _row("memory", "free", "free memory of {who}")
     ),

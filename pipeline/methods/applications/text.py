@@ -27,6 +27,9 @@ _NAMED = {
     "throughput_per_s": "throughput",
     "errors_per_s": "rate of errors",
 }
+_UNEXPLAINED = (
+    "No counter of its hosts explains it. Requests may wait for a lock, for another service, or for a connection."
+)
 _KINDS = {"neighbours": "its nearest neighbors", "tree": "a regression tree", "boosting": "boosted trees"}
 
 
@@ -92,7 +95,7 @@ class ScoredInterval:
         if self.judgement.suspects:
             sentences += _short(self.judgement.suspects)
         else:
-            sentences.append("No resource of its hosts stands out.")
+            sentences.append(_UNEXPLAINED)
         if self.judgement.young:
             sentences.append("Its models are young.")
         return " ".join(sentences)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from laggard.operators.regression import Regression
-from laggard.operators.regression.selection import host_of
+from laggard.operators.regression.traits import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from laggard.operators.regression.models import Role, Trait
-from laggard.operators.regression.selection import WITHIN, WORK, Diagnosis, Purpose, Traits
+from laggard.operators.regression.selection import WITHIN, WORK, Diagnosis, Purpose
+from laggard.operators.regression.traits import Traits
 from laggard.operators.regression.window import GONE_SHARE, Window
 
 EVEN = Purpose(dict.fromkeys(("wait", "free", "use", "load", ""), 1.0), 12, 0.02, physical=False)

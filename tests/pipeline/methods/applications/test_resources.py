@@ -91,8 +91,29 @@ def test_every_counter_of_laggards_own_is_known() -> None:
     ],
 )
 def test_what_a_metric_is_about(metric: str, expected: Trait) -> None:
-    assert trait(metric) == expected
+    found = trait(metric)
+    assert (found.resource, found.role, found.sign) == (expected.resource, expected.role, expected.sign)
     assert resource_of(metric) == expected.resource
+
+
+@pytest.mark.parametrize(
+    ("metric", "gauge", "short"),
+    [
+        ("web-1:cpus", "size", 0.0),
+        ("web-1:processes_running", "queue", 0.5),
+        ("web-1:pressure_memory_some_ratio", "pressure", 0.02),
+        ("web-1/nginx:group_a_cpu_quota_throttled_ratio", "stops", 0.1),
+        ("db-1:disk_sda_read_time_ratio", "queue", 1.0),
+        ("db-1:network_eth0_receive_drops_per_s", "stops", 1.0),
+        ("web-1:node_pressure_cpu_waiting_seconds_per_s", "pressure", 0.1),
+        # A process that waits shows that it waits, and not that the host is short of something.
+        ("web-1/nginx:cpu_wait_ratio", "", 0.0),
+        ("web-1:load_1m", "", 0.0),
+    ],
+)
+def test_pressure_and_queues_of_a_host_are_the_gauges_of_a_shortage(metric: str, gauge: str, short: float) -> None:
+    found = trait(metric)
+    assert (found.gauge, found.short) == (gauge, short)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+"""A resource is short only if the host agrees: by pressure, by a queue, or because it is withheld."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from laggard.operators.regression import Regression, Trait
+from laggard.operators.regression.shortage import shortages
+from laggard.operators.regression.traits import Traits
+
+from .streams import RT, THR, Names
+
+TRAITS = {
+    "cpus": Trait("cpu", gauge="size"),
+    "run_queue": Trait("cpu", "wait", 1, gauge="queue", short=0.5),
+    "pressure": Trait("cpu", "wait", 1, gauge="pressure", short=0.1),
+    "throttled": Trait("cpu", "wait", 1, gauge="stops", short=0.1),
+    "wait": Trait("cpu", "wait", 1),
+    "blocked": Trait("disk", "wait", 1, gauge="queue", short=0.5),
+    "read_wait": Trait("disk", "wait", 1),
+    "lock_wait": Trait("lock", "wait", 1),
+    "packets": Trait("network", "load"),
+    "held_bytes": Trait("memory", "use", 1),
+    "own": Trait("cpu", "wait", 1),
+}
+
+
+def trait(metric: str) -> Trait:
+    return TRAITS.get(metric.partition(":")[2], Trait())
+
+
+def short(now: dict[str, float], *, more: float = 5.0, cpus: float = 4.0) -> dict[str, float]:
+    """How short each resource of a host is, after a calm time of all its gauges."""
+    names = [f"a:{name}" for name in TRAITS]
+    calm = {"cpus": cpus, "run_queue": 1.0, "pressure": 0.02, "blocked": 0.1}
+    random = np.random.default_rng(1)
+    before = np.array([[calm.get(name, 0.0) for name in TRAITS]] * 30)
+    before *= 1.0 + 0.01 * random.standard_normal(before.shape)
+    before[:, 0] = cpus
+    values = np.array([[(calm | now).get(name, 0.0) for name in TRAITS]] * 3)
+    traits = Traits(trait, {})
+    traits.follow(names)
+    found = shortages(values, before, traits=traits, more=more)
+    return {traits.resources[group][1]: float(share) for group, share in enumerate(found)}
+
+
+@pytest.mark.parametrize(
+    ("now", "cpu", "disk"),
+    [
+        ({}, 0.0, 0.0),
+        # A queue counts beyond the CPUs, whose tasks run.
+        ({"run_queue": 4.0}, 0.0, 0.0),
+        ({"run_queue": 8.0}, 1.0, 0.0),
+        ({"run_queue": 4.6}, 0.0, 0.0),  # 0.6 of 4 tasks
+        ({"run_queue": 6.0}, 0.5, 0.0),
+        ({"pressure": 0.9}, 0.88, 0.0),
+        ({"pressure": 0.08}, 0.0, 0.0),  # below the least value
+        ({"throttled": 0.4}, 1.0, 0.0),
+        ({"blocked": 3.0}, 0.0, 1.0),
+        # Work that waits shows nothing by itself.
+        ({"wait": 3.0, "read_wait": 2.0}, 0.0, 0.0),
+    ],
+)
+def test_how_short_a_resource_is(now: dict[str, float], cpu: float, disk: float) -> None:
+    found = short(now)
+    assert (found["cpu"], found["disk"]) == (pytest.approx(cpu, abs=0.02), pytest.approx(disk, abs=0.02))
+    assert found["network"] == found["memory"] == 0.0, "the other gauges of the host speak for it"
+    assert np.isnan(found["lock"]), "no gauge of a host shows a lock"
+
+
+def test_of_few_waiting_requests_a_small_queue_is_a_good_part() -> None:
+    """Little's law: 0.5 requests more than usual, 0.4 of which want a CPU."""
+    assert short({"run_queue": 4.4 + 0.2}, more=0.5)["cpu"] == 1.0
+    assert short({"run_queue": 4.4 + 0.2}, more=50.0)["cpu"] == 0.0
+    assert short({"run_queue": 8.0}, more=np.nan)["cpu"] == 1.0
+
+
+def test_without_gauges_and_without_a_time_before_nothing_is_known() -> None:
+    traits = Traits(lambda name: Trait("cpu", "wait", 1), {})
+    traits.follow(["a:wait"])
+    assert np.isnan(shortages(np.ones((2, 1)), np.ones((9, 1)), traits=traits, more=1.0)).all()
+    traits = Traits(trait, {})
+    traits.follow(["a:pressure"])
+    assert shortages(np.ones((2, 1)), np.ones((0, 1)), traits=traits, more=1.0).tolist() == [0.0]
+    assert shortages(np.full((2, 1), np.nan), np.ones((9, 1)), traits=traits, more=1.0).tolist() == [0.0]
+    traits = Traits(None, {})
+    traits.follow(["a:pressure"])
+    assert shortages(np.ones((2, 1)), np.ones((9, 1)), traits=traits, more=1.0).tolist() == []
+
+
+def run(slow: dict[str, float], calm: dict[str, float] | None = None, *, seed: int = 1) -> Regression:
+    """An application of two hosts whose requests take four times as long at the end."""
+    random = np.random.default_rng(seed)
+    operator = Regression(trait=trait)
+    names = Names(tuple(f"{host}:{name}" for host in ("a", "b") for name in TRAITS))
+    held = 1e9 + np.cumsum(random.standard_normal(60)) * 1e6
+    for at in range(60):
+        load = random.uniform(5.0, 9.0)
+        values = {f"{host}:{name}": 0.0 for host in ("a", "b") for name in TRAITS}
+        for host in ("a", "b"):
+            values |= {f"{host}:cpus": 2.0, f"{host}:run_queue": 0.1 * load, f"{host}:packets": 10.0 * load}
+            values |= {f"{host}:pressure": 0.005 * load, f"{host}:wait": 0.01 * load, f"{host}:held_bytes": held[at]}
+            values |= {f"{host}:blocked": 0.1, f"{host}:own": 0.01 * load}
+        if at >= 45:
+            values |= slow
+        performance = {RT: (0.4 if at >= 45 else 0.1) * (1.0 + 0.03 * random.standard_normal()), THR: load}
+        row = np.array([values[name] * (1.0 + 0.02 * random.standard_normal()) for name in names.ids])
+        row[[name.endswith("cpus") for name in names.ids]] = 2.0
+        operator.learn(60.0 * at, names, row, performance)
+    return operator
+
+
+def test_requests_that_wait_for_no_resource_are_explained_by_none() -> None:
+    """Their process is blamed for nothing, whichever of its counters moved as well: it waits for a lock."""
+    operator = run({"a:wait": 0.9, "b:packets": 300.0, "a:own": 0.9, "a:held_bytes": 3e9})
+    assert operator.suspects() == ()
+    assert operator.models[RT].terms == ()
+    assert operator.models[RT].intercept == pytest.approx(0.4, rel=0.05)
+
+
+def test_a_bottleneck_is_named_where_its_host_agrees() -> None:
+    moved = {"a:wait": 0.9, "b:wait": 0.9, "a:run_queue": 1.9, "b:run_queue": 6.0, "b:pressure": 0.9}
+    operator = run(moved)
+    assert {each.metric.partition(":")[0] for each in operator.suspects()} == {"b"}
+    assert operator.models[RT].terms[0].metric in {"b:wait", "b:run_queue", "b:pressure"}
