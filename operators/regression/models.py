@@ -42,6 +42,10 @@ class Trait:
             the size of the resource, and empty none of these.
         short: the least value of the gauge at which the resource may be short. For a queue with a size, it is beyond
             that size.
+        level: whether it is an amount that is held, such as memory. It explains a response time only while its resource
+            is short, and nothing else: two levels that drift are correlated without any relation (Granger and Newbold
+            1974, "Spurious regressions in econometrics", Journal of Econometrics 2).
+        barred: whether no model has it unless it is pinned.
 
     """
 
@@ -50,6 +54,8 @@ class Trait:
     sign: int = 0
     gauge: Gauge = ""
     short: float = 0.0
+    level: bool = False
+    barred: bool = False
 
 
 UNKNOWN: Final = Trait()

@@ -179,6 +179,7 @@ class Diagnosis:
         self._ids = traits.ids
         self.r = correlations(values, target)
         self.r[banned] = np.nan
+        self.r[traits.barred | (traits.levels & ~_explanatory(traits, short))] = np.nan
         self.columns = best(self.r * weights, candidates)
         r, signs = self.r[self.columns], traits.signs[self.columns]
         fits = (signs == 0) | (np.sign(r) == signs) if purpose.physical else np.ones(len(r), np.bool_)
@@ -303,6 +304,14 @@ def family(values: NDArray[np.float64], column: int, others: NDArray[np.intp]) -
     r[others == column] = np.nan
     order = np.argsort(-np.nan_to_num(r), kind="stable")
     return [int(others[at]) for at in order if r[at] >= ALIKE]
+
+
+def _explanatory(traits: Traits, short: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    """Return whether each metric, if it is a level, may explain a long response time: its resource is not plentiful."""
+    if short is None:
+        return np.zeros(len(traits.groups), np.bool_)
+    of = np.append(short, 0.0)[traits.groups]  # 0 for those of no resource
+    return np.asarray((traits.signs != 0) & ~(of == 0.0))
 
 
 def _evidence(strength: NDArray[np.float64]) -> float:

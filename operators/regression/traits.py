@@ -35,6 +35,8 @@ class Traits:
         resolutions: the negligible differences, shape (metrics,), 0 if unknown.
         signs: the signs of coefficients, 0 for either, shape (metrics,).
         groups: the number of the resource of a host that each metric is about; -1 for none.
+        barred: whether no model has the metric, shape (metrics,).
+        levels: whether the metric is a level, shape (metrics,).
         gauges: the columns of the gauges of a shortage, shape (gauges,).
         kinds: the kind of each gauge, shape (gauges,).
         shorts: the least value of each gauge that means a shortage, shape (gauges,).
@@ -48,6 +50,8 @@ class Traits:
         self._roles: NDArray[np.intp] = np.empty(0, np.intp)
         self.signs: NDArray[np.int8] = np.empty(0, np.int8)
         self.groups: NDArray[np.intp] = np.empty(0, np.intp)
+        self.barred: NDArray[np.bool_] = np.empty(0, np.bool_)
+        self.levels: NDArray[np.bool_] = np.empty(0, np.bool_)
         self.gauges: NDArray[np.intp] = np.empty(0, np.intp)
         self.kinds: NDArray[np.str_] = np.empty(0, np.str_)
         self.shorts: NDArray[np.float64] = np.empty(0)
@@ -71,6 +75,8 @@ class Traits:
         self._roles = np.array([ROLES.index(each.trait.role) for each in found], np.intp)
         self.signs = np.array([each.trait.sign for each in found], np.int8)
         self.groups = np.array([each.group for each in found], np.intp)
+        self.barred = np.array([each.trait.barred for each in found], np.bool_)
+        self.levels = np.array([each.trait.level for each in found], np.bool_)
         self.resolutions = np.array([each.resolution for each in found], np.float64)
         self._gauge([each.trait for each in found])
 

@@ -13,11 +13,13 @@ metrics have no resource, no role and no sign.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from laggard.operators.regression.models import UNKNOWN, Trait
-from laggard.pipeline.explaining.counters import CATALOGUE
+from laggard.pipeline.core.own import is_own
+from laggard.pipeline.explaining.counters import CATALOGUE, STOCKS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.methods.applications.metrics import metric_parts
 
@@ -40,8 +42,10 @@ _SIGNS: Final[Mapping[Role, int]] = {"wait": 1, "use": 1, "free": -1, "load": 0,
 
 
 def trait(metric: str) -> Trait:
-    """Return the trait of a metric, given as `ROW:FEATURE`."""
-    return _known(metric_parts(metric).feature)[0].trait
+    """Return the trait of a metric, given as `ROW:FEATURE`. Those of laggard's own processes explain nothing."""
+    parts = metric_parts(metric)
+    known = _known(parts.feature)[0].trait
+    return replace(known, barred=True) if is_own(parts.name) else known
 
 
 def resource_of(metric: str) -> Resource:
@@ -63,6 +67,13 @@ def described(metric: str) -> str:
 @lru_cache(maxsize=65_536)
 def _known(feature: str) -> tuple[_Known, str]:
     """Return the table entry of a feature, and the name of its device; empty without one."""
+    known, device = _found(feature)
+    if feature.partition("{")[0].endswith(STOCKS):
+        known = known._replace(trait=replace(known.trait, level=True))
+    return known, device
+
+
+def _found(feature: str) -> tuple[_Known, str]:
     words = feature.split("_")
     for start in range(len(words)):
         if (known := _ENDS.get("_".join(words[start:]))) is not None:

@@ -21,8 +21,8 @@ TRAITS = {
     "read_wait": Trait("disk", "wait", 1),
     "lock_wait": Trait("lock", "wait", 1),
     "packets": Trait("network", "load"),
-    "held_bytes": Trait("memory", "use", 1),
-    "own": Trait("cpu", "wait", 1),
+    "held_bytes": Trait("memory", "use", 1, level=True),
+    "own": Trait("cpu", "wait", 1, barred=True),
 }
 
 
@@ -124,3 +124,10 @@ def test_a_bottleneck_is_named_where_its_host_agrees() -> None:
     operator = run(moved)
     assert {each.metric.partition(":")[0] for each in operator.suspects()} == {"b"}
     assert operator.models[RT].terms[0].metric in {"b:wait", "b:run_queue", "b:pressure"}
+
+
+def test_levels_and_barred_metrics_are_in_no_model_of_calm_times() -> None:
+    for seed in range(3):
+        for model in run({}, seed=seed).models.values():
+            named = {term.metric for term in model.terms} | {each.metric for each in model.candidates}
+            assert not {name for name in named if name.partition(":")[2] in {"held_bytes", "own"}}

@@ -94,6 +94,7 @@ def test_what_a_metric_is_about(metric: str, expected: Trait) -> None:
     found = trait(metric)
     assert (found.resource, found.role, found.sign) == (expected.resource, expected.role, expected.sign)
     assert resource_of(metric) == expected.resource
+    assert not found.barred
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,15 @@ def test_what_a_metric_is_about(metric: str, expected: Trait) -> None:
 def test_pressure_and_queues_of_a_host_are_the_gauges_of_a_shortage(metric: str, gauge: str, short: float) -> None:
     found = trait(metric)
     assert (found.gauge, found.short) == (gauge, short)
+
+
+def test_what_is_held_is_a_level_and_what_laggard_does_itself_explains_nothing() -> None:
+    levels = ["a/b:memory_virtual_bytes", "a/b:memory_rss_bytes", "a/b:threads", 'a:node_memory_Dirty_bytes{x="y"}']
+    rates = ["a/b:io_read_bytes_per_s", "a:swap_in_bytes_per_s", "a/b:cpu_wait_ratio"]
+    assert [trait(each).level for each in (*levels, *rates)] == [True] * 4 + [False] * 3
+    assert trait("a/laggard-trace:cpu_user_ratio").barred
+    assert trait("a/laggard-agent:cpu_wait_ratio").barred
+    assert not trait("a/laggards:cpu_user_ratio").barred
 
 
 @pytest.mark.parametrize(
