@@ -36,6 +36,10 @@ INFLATED: Final = 1.5
 ASSUMED: Final = 8
 """... and this expectation counts for this number of residuals."""
 
+NEGLIGIBLE: Final = 0.02
+"""A spread of residuals below this share of the prediction counts as this share. Otherwise the
+model of a nearly exact relation is replaced whenever the relation bends a little."""
+
 REMEMBERED: Final = 100
 """The most residuals that are kept."""
 
@@ -80,7 +84,8 @@ class Adaptive(Follower):
     since; again after three samples, after a window, and after two.
 
     A response time far above its baseline also demands a new model, although the old one may still be valid: the
-    question is then no longer what the response time follows, but what makes it long.
+    question is then no longer what the response time follows, but what makes it long. The old one stays if it predicts
+    most of the excess by a resource that is short.
     """
 
     def __init__(self, name: str, options: Options) -> None:
@@ -131,6 +136,7 @@ class Adaptive(Follower):
                 continue
             known = len(residuals) - span
             spread = math.sqrt((ASSUMED * self._reference**2 + squares[known]) / (ASSUMED + known))
+            spread = max(spread, NEGLIGIBLE)
             freedom = ASSUMED + known
             t = abs(float(residuals[-span:].mean())) / (spread * math.sqrt(1.0 / span + 1.0 / freedom))
             p = min(2.0 * float(stdtr(freedom, -t)) * len(spans), 1.0)
@@ -175,7 +181,8 @@ class Adaptive(Follower):
             reason = "first" if self._age >= self._options.window else None
         else:
             self._rebuilds.learn(ts, _surprise(seen.p_value))
-            if seen.changed or begins or self._missing >= MISSING:
+            unexplained = begins and not self._is_explained(value, seen, window, traits)
+            if seen.changed or unexplained or self._missing >= MISSING:
                 self._age = seen.span if seen.changed else 1
                 self._first = False
                 self._residuals.clear()
@@ -312,6 +319,15 @@ class Adaptive(Follower):
         times, rates = window.performance(self.name, since), window.performance(THROUGHPUT, since)
         there = np.isfinite(times) & np.isfinite(rates)
         return float((rates[there] * (times[there] - self.usual)).mean()) if there.any() else math.nan
+
+    def _is_explained(self, value: float, seen: Seen, window: Window, traits: Traits) -> bool:
+        """Return whether the present model is valid, and explains the beginning slow time by a short resource."""
+        assert self.model is not None
+        group = traits.group(self.model.terms[0].metric) if self.model.terms else -1
+        explained = seen.predicted - self.usual
+        if seen.changed or group < 0 or not explained >= LASTING_SHARE * (value - self.usual):
+            return False
+        return bool(self._shortages(self._usable(window), window, traits)[group] > 0.0)
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""

@@ -131,3 +131,34 @@ def test_levels_and_barred_metrics_are_in_no_model_of_calm_times() -> None:
         for model in run({}, seed=seed).models.values():
             named = {term.metric for term in model.terms} | {each.metric for each in model.candidates}
             assert not {name for name in named if name.partition(":")[2] in {"held_bytes", "own"}}
+
+
+def rebuilt(performance: str, rows: list[tuple[float, float, float]]) -> int:
+    """How many models are replaced, of one host with this pressure, response time and throughput in each interval."""
+    operator, names = Regression(trait=trait), Names(("a:cpus", "a:pressure", "a:packets"))
+    count = 0
+    for at, (pressure, response, load) in enumerate(rows):
+        told = {RT: response, THR: load * (1.0 + 0.005 * (at > 40))}
+        built = operator.learn(60.0 * at, names, np.array([2.0, pressure, 10.0 * load]), told)
+        count += sum(model.performance == performance and model.reason == "changed" for model in built)
+    return count
+
+
+def test_a_model_of_a_nearly_exact_relation_stays_when_it_bends_a_little() -> None:
+    """The packets of a request become fewer by 0.5 %."""
+    random = np.random.default_rng(1)
+    loads = random.uniform(5.0, 9.0, 70)
+    assert rebuilt(THR, [(0.01, 0.1 * (1.0 + 0.05 * random.standard_normal()), load) for load in loads]) == 0
+
+
+@pytest.mark.parametrize(("share", "least"), [(1.0, 0), (0.0, 1)])
+def test_a_model_that_explains_a_slow_time_by_a_short_resource_stays(share: float, least: int) -> None:
+    """Another program takes the CPU in some intervals; the model replaces itself where pressure has no part in it."""
+    random = np.random.default_rng(2)
+    rows = []
+    for at in range(70):
+        pressure = random.uniform(0.0, 0.2) + 0.6 * share * (45 <= at < 52)
+        slow = 0.3 * (1.0 - share) * (45 <= at < 52)
+        response = (0.1 + 0.5 * pressure + slow) * (1.0 + 0.02 * random.standard_normal())
+        rows.append((pressure, response, random.uniform(5.0, 9.0)))
+    assert min(rebuilt(RT, rows), 1) == least
