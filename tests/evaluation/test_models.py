@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.evaluation.models.answers import answers
 from tests.evaluation.models.queueing import SCENARIOS, record
 from tests.evaluation.models.scoring import MRT, THR, errors, found_bottleneck, run, sensitivity
 from tests.evaluation.models.tables import all_tables
@@ -61,3 +62,14 @@ def test_tables_stand_beside_the_papers():
     text = all_tables({"disk": [record("disk", 1)], "cpu": [], "workload": [], "memory": []})
     assert "0.29 (0.39) 0.16 0.70 0.39" in text
     assert "80 100 | 80 100 | 3" in text
+
+
+@pytest.mark.parametrize(
+    ("fault", "alone"), [("lock", True), ("upstream", False), ("refused", True), ("cpu-db", False), ("surge", False)]
+)
+def test_what_no_counter_explains_is_said_to_be_so_and_a_short_resource_is_named(fault, alone):
+    found = answers(fault, 1, alone)
+    right = sum(each == found.right for each in found.given)
+    assert right >= 0.9 * len(found.given)
+    assert found.last == found.right
+    assert not {name for name in found.terms if "laggard" in name or "kworker" in name or "memory_virtual" in name}
