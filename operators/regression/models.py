@@ -13,7 +13,7 @@ Kind = Literal["linear", "neighbours", "tree", "boosting"]
 KINDS: Final[tuple[Kind, ...]] = ("linear", "neighbours", "tree", "boosting")
 
 Role = Literal["wait", "free", "use", "load", ""]
-Gauge = Literal["", "pressure", "queue", "stops", "size"]
+Gauge = Literal["", "pressure", "queue", "stops", "use", "size"]
 Reason = Literal["first", "grown", "changed", "poor", "wish"]
 
 
@@ -38,8 +38,8 @@ class Trait:
             `use` for what is used, `load` if it follows the workload (packets, context switches); empty if unknown.
         sign: the sign of its coefficient in a model of a response time: +1, -1, or 0 for either.
         gauge: how it shows that the resource is short: by the share of time in which work waits for it (`pressure`), by
-            the number of tasks or requests at it (`queue`), or by how often or long it is withheld (`stops`). `size` is
-            the size of the resource, and empty none of these.
+            the number of tasks or requests at it (`queue`), or by how often or long it is withheld (`stops`). `use` is
+            the share of time in which it is used, `size` its size, and empty none of these.
         short: the least value of the gauge at which the resource may be short. For a queue with a size, it is beyond
             that size.
         level: whether it is an amount that is held, such as memory. It explains a response time only while its resource

@@ -6,6 +6,9 @@ system. Those that want a CPU are in its run queue, and pressure stall informati
 tasks (Documentation/accounting/psi.rst of Linux). So the queue of a short resource has a good part of these requests,
 or the resource is waited for most of the time. If no resource is, the requests wait for something else: a lock, an
 upstream, a pause.
+
+Requests that no worker has accepted yet are in no queue of a host. So of several short resources the one with the least
+idle time is shorter: a queue has u / (1 - u) requests if its server is used for the share u of the time (M/M/1).
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ NOTICEABLE: Final = 0.25
 
 QUEUED: Final = 0.2
 """The least share of the additional requests that wait for a short resource."""
+
+SPARE: Final = 0.05
+"""A share of idle time below this one counts as this one."""
 
 
 def shortages(
@@ -58,7 +64,7 @@ def shortages(
     """
     columns = traits.gauges
     groups = traits.groups[columns]
-    gauged = {traits.resources[group][0] for group in groups.tolist()}
+    gauged = {traits.resources[group][0] for group in groups[traits.kinds != "use"].tolist()}
     found = np.array([0.0 if host in gauged and name != "lock" else np.nan for host, name in traits.resources])
     if not len(columns) or not len(before):
         return found
@@ -74,9 +80,20 @@ def shortages(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.minimum(np.where(traits.kinds == "pressure", rise * size, rise) / due, 1.0)
     share = np.where((traits.kinds == "stops") | (due <= 0.0), 1.0, share)
-    agree &= share >= QUEUED
+    agree &= (share >= QUEUED) & (traits.kinds != "use")
+    queued = agree & (traits.kinds != "stops")
+    share = np.where(queued, share * _precedence(now, queued, traits)[groups], share)
     np.maximum.at(found, groups[agree], share[agree])
     return found
+
+
+def _precedence(now: NDArray[np.float64], queued: NDArray[np.bool_], traits: Traits) -> NDArray[np.float64]:
+    """Return the least idle time of the short resources over that of each resource; 1 where it is unknown."""
+    groups, used = traits.groups[traits.gauges], traits.kinds == "use"
+    idle = np.full(len(traits.resources), np.nan)
+    np.fmin.at(idle, groups[used], np.maximum(1.0 - now[used], SPARE))
+    least = np.fmin.reduce(idle[groups[queued]], initial=np.nan)
+    return np.nan_to_num(least / idle, nan=1.0)
 
 
 def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -98,6 +98,7 @@ def _of(counter: Counter) -> _Known:
 
 _GAUGES: Final[Mapping[str, tuple[Gauge, float]]] = {
     "cpus": ("size", 0.0),
+    **dict.fromkeys(("cpu_busy_ratio", "busy_ratio"), ("use", 0.0)),
     **dict.fromkeys(("pressure_cpu_some_ratio", "pressure_io_some_ratio"), ("pressure", 0.1)),
     "pressure_memory_some_ratio": ("pressure", 0.02),
     **dict.fromkeys(("processes_running", "processes_blocked"), ("queue", 0.5)),

@@ -16,6 +16,7 @@ TRAITS = {
     "run_queue": Trait("cpu", "wait", 1, gauge="queue", short=0.5),
     "pressure": Trait("cpu", "wait", 1, gauge="pressure", short=0.1),
     "throttled": Trait("cpu", "wait", 1, gauge="stops", short=0.1),
+    "busy": Trait("cpu", "use", 1, gauge="use"),
     "wait": Trait("cpu", "wait", 1),
     "blocked": Trait("disk", "wait", 1, gauge="queue", short=0.5),
     "read_wait": Trait("disk", "wait", 1),
@@ -64,7 +65,7 @@ def short(now: dict[str, float], *, more: float = 5.0, cpus: float = 4.0) -> dic
 )
 def test_how_short_a_resource_is(now: dict[str, float], cpu: float, disk: float) -> None:
     found = short(now)
-    assert (found["cpu"], found["disk"]) == (pytest.approx(cpu, abs=0.02), pytest.approx(disk, abs=0.02))
+    assert [found["cpu"], found["disk"]] == pytest.approx([cpu, disk], abs=0.02)
     assert found["network"] == found["memory"] == 0.0, "the other gauges of the host speak for it"
     assert np.isnan(found["lock"]), "no gauge of a host shows a lock"
 
@@ -87,6 +88,21 @@ def test_without_gauges_and_without_a_time_before_nothing_is_known() -> None:
     traits = Traits(None, {})
     traits.follow(["a:pressure"])
     assert shortages(np.ones((2, 1)), np.ones((9, 1)), traits=traits, more=1.0).tolist() == []
+
+
+def test_of_two_short_resources_the_busier_one_comes_first() -> None:
+    """Requests that the first tier has not accepted yet are in no queue of it, though its CPUs are short."""
+    traits = Traits(trait, {})
+    traits.follow(["a:pressure", "a:busy", "b:pressure", "b:busy"])
+    before = np.array([[0.01, 0.3, 0.02, 0.2], [0.02, 0.3, 0.01, 0.2]] * 5)
+    a, b = shortages(np.array([[0.5, 1.0, 0.9, 0.8]]), before, traits=traits, more=9.0)
+    assert (a, b) == (pytest.approx(0.485), pytest.approx(0.885 / 4.0))
+    # What is withheld is short however idle the host is; and the use of a resource alone shows no shortage.
+    traits.follow(["a:throttled", "a:busy", "b:pressure", "b:busy"])
+    a, b = shortages(np.array([[0.5, 0.3, 0.9, 0.8]]), before * 0.1, traits=traits, more=9.0)
+    assert (a, b) == (1.0, pytest.approx(0.9, abs=0.01))
+    traits.follow(["a:busy", "c:busy", "b:busy"])
+    assert np.isnan(shortages(np.ones((1, 3)), before[:, :3], traits=traits, more=9.0)).all()
 
 
 def run(slow: dict[str, float], calm: dict[str, float] | None = None, *, seed: int = 1) -> Regression:
