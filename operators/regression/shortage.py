@@ -93,7 +93,7 @@ def _precedence(now: NDArray[np.float64], queued: NDArray[np.bool_], traits: Tra
     idle = np.full(len(traits.resources), np.nan)
     np.fmin.at(idle, groups[used], np.maximum(1.0 - now[used], SPARE))
     least = np.fmin.reduce(idle[groups[queued]], initial=np.nan)
-    return np.nan_to_num(least / idle, nan=1.0)
+    return np.asarray(np.nan_to_num(least / idle, nan=1.0))
 
 
 def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
