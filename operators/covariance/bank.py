@@ -153,7 +153,7 @@ class Bank:
         raw = self._levels_and_changes(sums, weights)
         statistics = np.full((self.columns, len(slots)), np.nan)
         spreads = np.full((self.columns, len(slots)), np.nan)
-        floor = self._noticeable[self.metric_of[: len(raw)]]
+        floor = self.noticeable[self.metric_of[: len(raw)]]
         statistics[: len(raw)], spreads[: len(raw)], variance = self._spread.compare(raw, order, floor)
         statistics[len(raw) :] = arrays["shape"][:, slots]
         statistics[:, self.extremes.ticks(slots) < self.settled] = np.nan
@@ -232,11 +232,11 @@ class Bank:
         enough = slots[self.windows.counts(length)[slots] >= max(self.metrics + 2, 0.5 * length, self.settled)]
         if len(enough) >= FEWEST:
             counts = self.windows.counts(length)[enough]
-            noise = self._noticeable**2 + 1e-300
+            noise = self.noticeable**2 + 1e-300
             shape[enough] = unlike(self.windows.covariances(length)[enough], counts, noise)
 
     @property
-    def _noticeable(self) -> Floats:
+    def noticeable(self) -> Floats:
         """The least difference of each metric that is not negligible."""
         return np.asarray(np.maximum(self.resolution, NOTICEABLE * self._level))
 

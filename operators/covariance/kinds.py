@@ -16,6 +16,9 @@ Nature = Literal["use", "stock", "wait"]
 WAITS: Final = ("wait", "delay", "throttled", "pressure", "latency", "response_time", "queue", "blocked", "stolen")
 USES: Final = ("_ratio", "_per_s", "_percent", "_rate")
 
+MAPPED: Final = ("virtual", "mapping", "mapped")
+"""Parts of the names of metrics that are only reserved: what a member uses comes before them."""
+
 SHORT_S: Final = 300.0
 SHORT_TICKS: Final = 128
 """A past deviation of at most this time, in seconds or ticks, was a spike. Windows prolong it: section V.H has spikes
@@ -40,6 +43,11 @@ def nature(feature: str) -> Nature:
     if name.endswith(USES) or "cpu" in name:
         return "use"
     return "stock"
+
+
+def is_mapped(feature: str) -> bool:
+    """Return whether a metric counts what is mapped, whether or not it is used."""
+    return any(word in feature.lower() for word in MAPPED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from laggard.operators.covariance.estimates import FEWEST
-from laggard.operators.covariance.kinds import Sign, kind_of
+from laggard.operators.covariance.kinds import Sign, is_mapped, kind_of
 from laggard.operators.covariance.members import says_more
+from laggard.operators.covariance.presence import newest_ticks
 from laggard.operators.covariance.results import Deviation
 from laggard.operators.covariance.windows import LIFE
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
@@ -167,9 +169,11 @@ def _features_now(
     np.maximum.at(best, bank.metric_of, evidence.max(axis=0))
     scored: list[tuple[FeatureScore, Sign]] = []
     shape: list[Sign] = []
-    for metric in np.argsort(-best, kind="stable"):
-        if best[metric] < (REPORTED_SHARE * max(float(best.max()), 1.0) if scored else LEAST_REPORTED_SHARE):
-            break
+    places = _places(pool, bank, evidence)
+    for metric in sorted(range(p + 1), key=lambda metric: (places[metric], -best[metric])):
+        first = scored[0][1].evidence if scored else float(best.max())
+        if best[metric] < (REPORTED_SHARE * max(first, 1.0) if scored else LEAST_REPORTED_SHARE):
+            continue
         if metric == p:
             shape.append(Sign("", True, float(best[p]), math.nan, math.nan, False, True))
             continue
@@ -185,7 +189,35 @@ def _features_now(
         score = FeatureScore(feature, value, float(usual), spread, float(best[metric]))
         rising = is_rising(means if above else -means)
         scored.append((score, Sign(feature, above, float(best[metric]), value, float(usual), rising, True)))
-    return reported(scored, shape)
+    features, signs = reported(scored, shape)
+    return tuple(_as_of_now(pool, bank, tick, at, each) for each in features), signs
+
+
+def _places(pool: Pool, bank: Bank, evidence: Floats) -> list[int]:
+    """Return the place of each metric, and of the covariance, in the order of the report.
+
+    Metrics that deviate on their own come first: of these, what a member uses before what it only maps. Others deviate
+    given the rest alone, which may be what has moved.
+    """
+    p = bank.metrics
+    column = np.arange(bank.levels + bank.changes)
+    own = np.zeros(p)
+    plain = column % bank.traces < p
+    np.maximum.at(own, bank.metric_of[column[plain]], evidence.max(axis=0)[column[plain]])
+    if not (own > 1.0).any():
+        return [0] * (p + 1)
+    return [2 if each <= 1.0 else int(is_mapped(feature)) for each, feature in zip(own, pool.features, strict=True)] + [
+        0
+    ]
+
+
+def _as_of_now(pool: Pool, bank: Bank, tick: Tick, at: int, feature: FeatureScore) -> FeatureScore:
+    """Return a feature with its value in the newest ticks, if these show the deviation as its window does."""
+    metric = pool.features.index(feature.feature)
+    newest = bank.runs.newest(tick, at, newest_ticks(pool.usual_interval_s))[metric]
+    value, before = float(tick.medians[metric, at] + newest), feature.value - feature.mean
+    shows = (value - feature.mean) * math.copysign(1.0, before) >= SHOWN * feature.standard_deviation
+    return replace(feature, value=value) if shows else feature
 
 
 def candidates(pool: Pool, depth: Depth, look: Compared) -> list[Candidate]:
@@ -257,9 +289,10 @@ def reported(
         and abs(score.value - score.mean) >= SHOWN * score.standard_deviation
     ]
     chosen = shown or list(told[:1])
-    return tuple(score for score, _ in chosen), sorted(
-        [*(sign for _, sign in chosen), *shape], key=lambda sign: -sign.evidence
-    )
+    signs = [sign for _, sign in chosen]
+    after = [sign for sign in shape if not signs or sign.evidence <= signs[0].evidence]
+    before = [sign for sign in shape if sign not in after]
+    return tuple(score for score, _ in chosen), [*before, *signs, *after]
 
 
 def is_rising(means: Floats) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laggard.operators.covariance.estimates import FEWEST
-from laggard.operators.covariance.kinds import YOUNGER, nature
+from laggard.operators.covariance.excuses import excused
 from laggard.operators.covariance.members import Depth
 from laggard.operators.covariance.presence import LASTING_SCORE, Newest
 from laggard.operators.covariance.results import path_of
@@ -116,13 +116,13 @@ def compare(pool: Pool, places: Places, ts: float, layout: Layout, values: Matri
         paths = tuple(rows.paths[each] for each in present)
         nodes = [depth.nodes.get(path) for path in paths]
         known_places = np.array([at for at, node in enumerate(nodes) if node is not None], np.intp)
-        slots = np.array([node.slot for node in nodes if node is not None], np.intp)
+        known_nodes = [node for node in nodes if node is not None]
+        slots = np.array([node.slot for node in known_nodes], np.intp)
         found = means[present]
-        siblings = _groups([node for node in nodes if node is not None])
+        siblings = _groups(known_nodes)
         limit = pool.evidence_limit(depth.bank, len(slots))
         tick = depth.bank.compare(ts, slots, found[known_places], siblings, limit)
-        tick = _excuse_younger(pool, depth, tick, [node for node in nodes if node is not None], limit=limit)
-        known_nodes = [node for node in nodes if node is not None]
+        tick = excused(pool, depth.bank, tick, known_nodes, groups=siblings, limit=limit)
         standings = _standings_after(pool, depth.bank, tick, known_nodes, limit)
         comparisons.append(
             Compared(
@@ -166,27 +166,6 @@ def _groups(nodes: Sequence[Node]) -> NDArray[np.intp]:
         ],
         np.intp,
     )
-
-
-def _excuse_younger(pool: Pool, depth: Depth, tick: Tick, nodes: Sequence[Node], *, limit: float) -> Tick:
-    """Excuse members for smaller stocks if they began much later than the others: that is not a fault."""
-    if not nodes:
-        return tick
-    ages = tick.ts - np.array([node.begin_ts for node in nodes])
-    younger = ages < YOUNGER * float(np.median(ages))
-    if not younger.any():
-        return tick
-    stocks = np.array([nature(feature) == "stock" for feature in pool.features] + [True])
-    excused = stocks[depth.bank.metric_of]
-    evidence = tick.evidence.copy()
-    evidence[1][np.ix_(excused, younger)] = np.nan
-    bank = depth.bank
-    evidence[0][bank.levels + bank.changes :, younger] = np.nan
-    # A member that has just begun changes for that reason.
-    begun = younger & (bank.extremes.ticks(tick.slots) < pool.windows[-1])
-    evidence[:, bank.levels : bank.levels + bank.changes, begun] = np.nan
-    alone = depth.bank.extremes.alone(evidence, limit)
-    return replace(tick, evidence=evidence, alone=alone, scores=depth.bank.runs.lasting(alone, tick.slots))
 
 
 def _present_scores(scores: Floats, standings: Mapping[int, Standing | None]) -> Floats:
