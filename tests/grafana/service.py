@@ -75,7 +75,8 @@ class Service:
     def tracing(self, ts: float) -> list[Frame]:
         """The reports of tracing on itself: more often than it publishes them, for a scene is short."""
         self._cpu_s += 0.03 + 0.004 * self._random.random()
-        values = (self._cpu_s, EVENTS * self._traced, self._traced // 300, self._traced, self._traced // 90, 1.0, 0, 0)
+        lost, discarded = self._traced // 300, self._traced // 90
+        values = (self._cpu_s, EVENTS * self._traced, lost, self._traced, discarded, 1.0, 0, 0, 0.6)
         return [own_frame(self._host, ts, dict(zip(OWN_FEATURES, values, strict=True)))]
 
     def _request(self, ends: float) -> Request:
