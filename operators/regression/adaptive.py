@@ -85,7 +85,7 @@ class Adaptive(Follower):
 
     A response time far above its baseline also demands a new model, although the old one may still be valid: the
     question is then no longer what the response time follows, but what makes it long. The old one stays if it predicts
-    most of the excess by a resource that is short.
+    most of the excess, unless another resource is short.
     """
 
     def __init__(self, name: str, options: Options) -> None:
@@ -321,13 +321,14 @@ class Adaptive(Follower):
         return float((rates[there] * (times[there] - self.usual)).mean()) if there.any() else math.nan
 
     def _is_explained(self, value: float, seen: Seen, window: Window, traits: Traits) -> bool:
-        """Return whether the present model is valid, and explains the beginning slow time by a short resource."""
+        """Return whether the valid model explains the beginning slow time, and no other resource is short."""
         assert self.model is not None
         group = traits.group(self.model.terms[0].metric) if self.model.terms else -1
         explained = seen.predicted - self.usual
         if seen.changed or group < 0 or not explained >= LASTING_SHARE * (value - self.usual):
             return False
-        return bool(self._shortages(self._usable(window), window, traits)[group] > 0.0)
+        short = self._shortages(self._usable(window), window, traits)
+        return bool(short[group] > 0.0 or (short[group] == 0.0 and not (short > 0.0).any()))
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
