@@ -286,8 +286,10 @@ class Adaptive(Follower):
             return ()
         names = [term.metric for term in self.model.terms]
         values = window.of(names)[np.isfinite(window.performance(self.name))]
-        since = min(self._age, len(values))
-        before = values[: len(values) - since] if not self._first else values[:-1]
+        since = 1 if self._first else self._age
+        if self._slow:  # a model from before the slow time may have stayed
+            since = min(self._age, self._slow_for)
+        before = values[: max(len(values) - since, 0)]
         short = self._shortages(self._usable(window), window, traits)
         found = []
         for at, name in enumerate(names):

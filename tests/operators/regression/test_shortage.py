@@ -178,3 +178,17 @@ def test_a_model_that_explains_a_slow_time_by_a_short_resource_stays(share: floa
         response = (0.1 + 0.5 * pressure + slow) * (1.0 + 0.02 * random.standard_normal())
         rows.append((pressure, response, random.uniform(5.0, 9.0)))
     assert min(rebuilt(RT, rows), 1) == least
+
+
+def test_a_model_that_stayed_has_the_baseline_of_the_time_before() -> None:
+    random = np.random.default_rng(3)
+    operator, names = Regression(trait=trait), Names(("a:cpus", "a:pressure", "a:packets"))
+    for at in range(130):
+        pressure = random.uniform(0.0, 0.2) + 0.6 * (at >= 125)
+        response = (0.1 if at < 30 else 0.05) + 0.5 * pressure  # the model is of the time since interval 30
+        told = {RT: response * (1.0 + 0.01 * random.standard_normal()), THR: 7.0}
+        operator.learn(60.0 * at, names, np.array([2.0, pressure, 70.0]), told)
+    (suspect,) = operator.suspects()
+    assert suspect.metric == "a:pressure"
+    assert suspect.mean == pytest.approx(0.1, abs=0.02)
+    assert suspect.score > 5.0
