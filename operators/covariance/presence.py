@@ -73,11 +73,6 @@ def restored(state: list[Any]) -> Standing:
     return Standing(bool(lasts), read, int(calm))
 
 
-def newest_ticks(interval_s: float) -> int:
-    """Return the number of the newest ticks that show what is so now."""
-    return min(max(round(NEWEST_S / interval_s), 1), NEWEST)
-
-
 class Newest:
     """One member at one tick, by its newest ticks and by its windows."""
 
@@ -89,7 +84,7 @@ class Newest:
         self._before = (sums[-1] - sums) / np.where(rest > 0.0, rest, np.nan)
         means = sums / np.where(weights > 0.0, weights, np.nan)
         spreads = tick.spreads[: bank.levels, at].reshape(means.shape)
-        ticks = newest_ticks(interval_s)
+        ticks = min(max(round(NEWEST_S / interval_s), 1), NEWEST)
         # A mean over fewer ticks than the shortest window varies by at most this much more.
         more = math.sqrt(max(bank.lengths[0] / ticks, 1.0))
         self._means = np.concatenate([bank.runs.newest(tick, at, ticks)[None], means])

@@ -12,7 +12,6 @@ import numpy as np
 from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.kinds import Sign, is_mapped, kind_of
 from laggard.operators.covariance.members import says_more
-from laggard.operators.covariance.presence import newest_ticks
 from laggard.operators.covariance.results import Deviation
 from laggard.operators.covariance.windows import LIFE
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
@@ -190,7 +189,7 @@ def _features_now(
         rising = is_rising(means if above else -means)
         scored.append((score, Sign(feature, above, float(best[metric]), value, float(usual), rising, True)))
     features, signs = reported(scored, shape)
-    return tuple(_as_of_now(pool, bank, tick, at, each) for each in features), signs
+    return tuple(_as_of_now(pool, tick, at, each) for each in features), signs
 
 
 def _places(pool: Pool, bank: Bank, evidence: Floats) -> list[int]:
@@ -211,12 +210,12 @@ def _places(pool: Pool, bank: Bank, evidence: Floats) -> list[int]:
     ]
 
 
-def _as_of_now(pool: Pool, bank: Bank, tick: Tick, at: int, feature: FeatureScore) -> FeatureScore:
-    """Return a feature with its value in the newest ticks, if these show the deviation as its window does."""
+def _as_of_now(pool: Pool, tick: Tick, at: int, feature: FeatureScore) -> FeatureScore:
+    """Return a feature with its value at this tick, if that shows the deviation as its window does."""
     metric = pool.features.index(feature.feature)
-    newest = bank.runs.newest(tick, at, newest_ticks(pool.usual_interval_s))[metric]
-    value, before = float(tick.medians[metric, at] + newest), feature.value - feature.mean
-    shows = (value - feature.mean) * math.copysign(1.0, before) >= SHOWN * feature.standard_deviation
+    value = float(tick.medians[metric, at] + tick.differences[metric, at])
+    above = math.copysign(1.0, feature.value - feature.mean)
+    shows = (value - feature.mean) * above >= SHOWN * feature.standard_deviation
     return replace(feature, value=value) if shows else feature
 
 

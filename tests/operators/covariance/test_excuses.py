@@ -101,6 +101,6 @@ def test_a_spinning_member_is_busy_whatever_it_maps(more: float) -> None:
         for each in scores.deviations:
             if each.score > 1.0:
                 reported.add((each.name, each.kind, each.features[0].feature))
-                assert each.features[0].value == pytest.approx(0.97, rel=0.1)  # now, not in the mean of a window
+                assert each.features[0].value == pytest.approx(0.97)  # now, not in the mean of a window
         operator.learn(TICK_S * tick, layout, members)
     assert reported == {("worker-2", kind, "cpu_user_ratio") for kind in ("spike", "busy")}
