@@ -111,7 +111,9 @@ def unlike(bank: Bank, tick: Tick, natures: Sequence[str], groups: Slots) -> NDA
         known = np.isfinite(level) & (level > bank.noticeable) & (np.ptp(means[:, members], axis=1) > 0.0)
         if not known.any():
             continue
-        ratios = np.clip(means[known][:, members] / level[known, None], 1.0 / MOST_UNLIKE, MOST_UNLIKE)
+        with np.errstate(over="ignore"):
+            ratios = means[known][:, members] / level[known, None]
+        ratios = np.clip(ratios, 1.0 / MOST_UNLIKE, MOST_UNLIKE)
         logarithms = np.log(ratios)
         factors = np.exp(deviation_of(logarithms - median(logarithms)[:, None], int(members.sum())))
         kinds = np.array(natures)[known]

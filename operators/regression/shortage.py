@@ -59,7 +59,7 @@ def shortages(
         >>> before = np.array([[0.02, 0.3], [0.03, 0.2], [0.02, 0.3], [0.03, 0.2]])
         >>> found = shortages(np.array([[0.9, 0.25]]), before, traits=traits, more=4.0)
         >>> [(traits.resources[group], round(float(share), 2)) for group, share in enumerate(found)]
-        [(('web-1', 'cpu'), 0.87), (('db-1', 'cpu'), 0.0)]
+        [(('web-1', 'cpu'), 0.88), (('db-1', 'cpu'), 0.0)]
 
     """
     columns = traits.gauges

@@ -22,10 +22,10 @@ _RANDOM: Final = re.compile(
     r"(?=[A-Za-z]*[\d_A-Z])(?=[\d_a-z]*[A-Z]|[A-Z_a-z]*\d)[A-Za-z0-9_]{6,}(?=$|\.)"
 )
 _LONGEST_FILE: Final = 255  # in characters: NAME_MAX
-_ID: Final = re.compile(rf"(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})", re.IGNORECASE)
-_SLUG: Final = re.compile(r"[^\W_]+(?:[-_][^\W_]+){3,}|[^%]*%[0-9a-fA-F]{2}.*", re.DOTALL)
+_ID: Final = re.compile(rf"\A(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})", re.IGNORECASE)
+_SLUG: Final = re.compile(r"\A(?:[^\W_]+(?:[-_][^\W_]+){3,}|[^%]*%[0-9a-fA-F]{2}.*)", re.DOTALL)
 """Four words and more, or text that is escaped: no route has these."""
-_TOKEN: Final = re.compile(r"(?=[^\d]*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[\w~-]{16,}=*")
+_TOKEN: Final = re.compile(r"\A(?=[^\d]*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[\w~-]{16,}=*")
 _NUMBERED_PART: Final = re.compile(r"[-_]\d+$")
 
 

@@ -212,12 +212,13 @@ class Joiner:
     def _end(self, known: Open, anomaly: str, until_ts: float, ts: float, **why: Any) -> list[Incident]:
         """End an anomaly for the reason `why`, and its incident if it was the last one.
 
-        While others go on, the incident is published only if it has one cause less.
+        While others go on, it is published only if it is a service's and has one cause less.
         """
         causes = known.causes()
         known.end(anomaly, until_ts)
         if known.last_records:
-            return [known.publish("extended", ts)] if known.causes() != causes else []
+            fewer = known.record.keyed_by == "service" and known.causes() != causes
+            return [known.publish("extended", ts)] if fewer else []
         self._open.remove(known)
         until_ts = max(known.record.opened_ts, *(each.until_ts for each in known.record.evidence))
         known.record = replace(known.record, until_ts=until_ts, **why)
