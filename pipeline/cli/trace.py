@@ -195,7 +195,7 @@ def run(settings: Settings, *, duration_s: float | None, output: Path | None, su
 @with_settings
 def stop(settings: Settings) -> None:
     """Stop the tracing that runs here, and wait until its requests are published."""
-    from laggard.producers.trace.ftrace.instance import remove_stale  # noqa: PLC0415 - other commands load no tracer
+    from laggard.producers.trace.ftrace.remains import remove_stale  # noqa: PLC0415 - other commands load no tracer
 
     holder = _holder(settings)
     if holder is None:

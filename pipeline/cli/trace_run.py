@@ -21,7 +21,7 @@ from laggard.pipeline.settings.producing import AgentSettings
 from laggard.pipeline.tracing import STATUS, Own, Rates, Tracing, begun
 from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.boundaries.elf import ProgramError
-from laggard.producers.trace.ftrace.instance import TracingError
+from laggard.producers.trace.ftrace.tracefs import TracingError
 from laggard.producers.trace.priority import raise_priority
 
 if TYPE_CHECKING:

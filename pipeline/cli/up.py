@@ -148,7 +148,7 @@ def _try_bus(settings: Settings) -> None:
 
 def _remove_stale_tracing() -> None:
     """Remove the remains of a killed tracer, which slow down programs, even if nothing is to be traced from now on."""
-    from laggard.producers.trace.ftrace.instance import remove_stale  # noqa: PLC0415 - the supervisor stays small
+    from laggard.producers.trace.ftrace.remains import remove_stale  # noqa: PLC0415 - the supervisor stays small
 
     for each in remove_stale():
         click.echo(f"removed {each}, which a killed tracer had left", err=True)

@@ -14,8 +14,8 @@ from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.settings.producing import TraceSettings
 from laggard.pipeline.tracing import COMPLETE, LATE_S, STATUS, read_figures
 from laggard.producers.trace.boundaries.elf import ProgramError
-from laggard.producers.trace.ftrace.instance import TracingError
 from laggard.producers.trace.ftrace.session import Session
+from laggard.producers.trace.ftrace.tracefs import TracingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

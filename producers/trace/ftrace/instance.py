@@ -8,48 +8,39 @@ and uprobetracer.rst of Documentation/trace of Linux.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
-import re
 import secrets
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from laggard.producers.trace.ftrace.formats import FormatError, parse_format, parse_header_page
+from laggard.producers.trace.ftrace.formats import parse_format, parse_header_page
+from laggard.producers.trace.ftrace.remains import remove_folder, remove_stale
+from laggard.producers.trace.ftrace.tracefs import (
+    GROUP,
+    PREFIX,
+    TRACEFS,
+    TracingError,
+    append,
+    explained,
+    mount_file,
+    unmount,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from laggard.producers.trace.boundaries.probes import Probe
     from laggard.producers.trace.ftrace.formats import Format, Header
 
-TRACEFS: Final = Path("/sys/kernel/tracing")
-
 CLOCK: Final = "mono"
 """CLOCK_MONOTONIC: the same on all CPUs, and readable by programs."""
 
-PREFIX: Final = "laggard-"
-LEAST_BUFFER_KIB: Final = 64
-"""The smallest buffer of a CPU, in KiB. The kernel keeps less than this when it frees the buffers of an instance."""
-
-_GROUP: Final = "laggard_"
-_MOUNTED: Final = re.compile(rf"/instances/({PREFIX}\w+)/trace_marker(?://deleted)?")
-_ESCAPED: Final = re.compile(r"\\(\d{3})")  # blanks and similar characters, in octal
 _GROUP_MAY_WRITE: Final = 0o220
-_MS_BIND, _MNT_DETACH = 0x1000, 2  # <linux/mount.h>, <sys/mount.h>
 _ATTEMPTS: Final = 5
 _BUSY_S: Final = 2.0  # the longest time for which a program may have the instance's marker file open
-
-
-class TracingError(OSError):
-    """The kernel's tracer cannot be used; the text names the operation that failed and what it needs."""
-
-    def __str__(self) -> str:
-        """Return the text, without the number of the error."""
-        return self.strerror or super().__str__()
 
 
 class Instance:
@@ -83,9 +74,9 @@ class Instance:
         self._freeing = -1
         for attempt in range(_ATTEMPTS):
             suffix = secrets.token_hex(4)
-            self.name, self.group = PREFIX + suffix, _GROUP + suffix
+            self.name, self.group = PREFIX + suffix, GROUP + suffix
             self.path = root / "instances" / self.name
-            with _explained(f"{root}: cannot create a trace instance"):
+            with explained(f"{root}: cannot create a trace instance"):
                 self.path.mkdir()
             try:
                 self._hold()
@@ -98,7 +89,7 @@ class Instance:
                 if attempt == _ATTEMPTS - 1:
                     raise TracingError(errno.EBUSY, f"{self.path}: another program removed it") from error
         try:
-            with _explained(f"{self.path}: cannot be set up"):
+            with explained(f"{self.path}: cannot be set up"):
                 self.write("tracing_on", "0")
                 self.write("trace_clock", CLOCK)
                 self.write("options/overwrite", "1")
@@ -150,9 +141,9 @@ class Instance:
         """
         for probe in probes:
             line = probe.definition(self.group)
-            with _explained(f"{self._root / 'dynamic_events'}: rejects `{line}`"):
+            with explained(f"{self._root / 'dynamic_events'}: rejects `{line}`"):
                 # Append, since truncation would remove the probes of all programs.
-                _append(self._root / "dynamic_events", line)
+                append(self._root / "dynamic_events", line)
             self._probes.append(probe)
 
     def event(self, probe: Probe) -> str:
@@ -173,7 +164,7 @@ class Instance:
         formats = {}
         for event in events:
             folder = self.path / "events" / event
-            with _explained(f"{folder}: cannot be enabled"):
+            with explained(f"{folder}: cannot be enabled"):
                 try:
                     text = (folder / "format").read_text()
                 except FileNotFoundError:
@@ -185,8 +176,8 @@ class Instance:
 
     def exclude(self, threads: Sequence[int]) -> None:
         """Exclude the events of these threads, and of those that they start from now on."""
-        with _explained(f"{self.path / 'set_event_notrace_pid'}: cannot be written"):
-            _append(self.path / "set_event_notrace_pid", " ".join(map(str, threads)))
+        with explained(f"{self.path / 'set_event_notrace_pid'}: cannot be written"):
+            append(self.path / "set_event_notrace_pid", " ".join(map(str, threads)))
 
     def switch(self, *, on: bool) -> None:
         """Resume or pause the recording into the buffers."""
@@ -232,14 +223,14 @@ class Instance:
             TracingError: it cannot be mounted, or another recorder's marker is there.
 
         """
-        with _explained(f"{path}: cannot offer the marker file"):
+        with explained(f"{path}: cannot offer the marker file"):
             path.parent.mkdir(parents=True, exist_ok=True)
             if os.path.ismount(path):  # Path.is_mount only knows folders
                 if path.stat().st_nlink:
                     raise TracingError(errno.EBUSY, f"{path}: another recorder offers its marker file there")
-                _unmount(path)
+                unmount(path)
             path.touch()
-            _mount(self.path / "trace_marker", path)
+            mount_file(self.path / "trace_marker", path)
             self._marker = path
             if group:
                 os.chown(path, -1, group)
@@ -266,141 +257,16 @@ class Instance:
         self._let_go()
         if self._marker is not None:
             with contextlib.suppress(OSError):
-                _unmount(self._marker)
+                unmount(self._marker)
                 self._marker.unlink()
             self._marker = None
         until = time.monotonic() + _BUSY_S
         with contextlib.suppress(FileNotFoundError):  # another recorder was faster
-            while not _removed(self.path):
+            while not remove_folder(self.path):
                 if time.monotonic() > until:
                     raise TracingError(errno.EBUSY, f"{self.path}: another program still uses it")
                 time.sleep(0.01)
         for probe in self._probes:
             with contextlib.suppress(FileNotFoundError):
-                _append(self._root / "dynamic_events", f"-:{self.group}/{probe.event}")
+                append(self._root / "dynamic_events", f"-:{self.group}/{probe.event}")
         self._probes.clear()
-
-
-def remove_stale(root: Path = TRACEFS) -> list[str]:
-    """Remove the remains of killed recorders: unused instances, and probes and markers without an instance.
-
-    An instance whose marker another program holds open cannot be removed yet. Its events are disabled and its probes
-    and markers are removed, so that it costs nothing; a later call removes it.
-
-    Returns:
-        The names of removed objects.
-
-    """
-    removed = []
-    with contextlib.suppress(OSError):
-        for path in list((root / "instances").glob(f"{PREFIX}*")):
-            with contextlib.suppress(FileNotFoundError):  # another recorder was faster
-                if _removed(path):
-                    removed.append(path.name)
-                elif _abandoned(path):
-                    (path / "events/enable").write_text("0")
-    with contextlib.suppress(OSError):
-        for line in (root / "dynamic_events").read_text().splitlines():
-            event = line.split()[0].partition(":")[2]
-            group = event.partition("/")[0]
-            if not group.startswith(_GROUP) or _in_use(root, PREFIX + group.removeprefix(_GROUP)):
-                continue
-            with contextlib.suppress(OSError):
-                _append(root / "dynamic_events", f"-:{event}")
-                removed.append(event)
-    with contextlib.suppress(OSError):
-        for marker in _stale_markers(root):
-            _unmount(marker)
-            marker.unlink()
-            removed.append(str(marker))
-    return removed
-
-
-def _in_use(root: Path, name: str) -> bool:
-    """Return whether a recorder lives that has this instance."""
-    path = root / "instances" / name
-    return path.exists() and not _abandoned(path)
-
-
-def _abandoned(path: Path) -> bool:
-    """Return whether the recorder of an instance has ended: the kernel then stops it and frees its buffers.
-
-    A new instance has larger buffers, as has a recorder that pauses.
-    """
-    try:
-        stopped = (path / "tracing_on").read_text().strip() == "0"
-        return stopped and int((path / "buffer_size_kb").read_text().split()[0]) < LEAST_BUFFER_KIB
-    except (OSError, ValueError, IndexError):  # removed meanwhile, or CPUs with different sizes
-        return False
-
-
-def _stale_markers(root: Path) -> list[Path]:
-    """Return the mount points of marker files without a recorder. Source: proc_pid_mountinfo(5)."""
-    device = root.stat().st_dev
-    found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        _, _, numbers, inside, place, *_ = line.split()
-        match = _MOUNTED.fullmatch(inside)
-        if not match or numbers != f"{os.major(device)}:{os.minor(device)}":
-            continue
-        if not _in_use(root, match[1]):
-            found.append(Path(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), place)))
-    return found
-
-
-def _removed(path: Path) -> bool:
-    """Remove an instance, and return whether that worked: it is in use otherwise. Raises `FileNotFoundError`."""
-    try:
-        path.rmdir()
-    except OSError as error:
-        if error.errno in {errno.EBUSY, errno.ENODEV}:  # the latter while another program removes it, too
-            return False
-        raise
-    return True
-
-
-def _mount(source: Path, target: Path) -> None:
-    _called(_libc().mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND, None))
-
-
-def _unmount(path: Path) -> None:
-    _called(_libc().umount2(os.fsencode(path), _MNT_DETACH))
-
-
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
-    return libc
-
-
-def _called(result: int) -> None:
-    if result:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
-def _append(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-    try:
-        os.write(descriptor, text.encode() + b"\n")
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
-    try:
-        yield
-    except FormatError:
-        raise
-    except OSError as error:
-        if isinstance(error, TracingError):
-            raise
-        needs = {
-            errno.ENOENT: "tracefs is not mounted there, or this kernel does not have it",
-            errno.EACCES: "only root may trace",
-            errno.EPERM: "tracing is forbidden here (lockdown, or a container without the right)",
-            errno.EROFS: "tracefs is mounted read-only",
-            errno.ENOMEM: "there is not enough memory for the buffers",
-        }.get(error.errno or 0, error.strerror or str(error))
-        raise TracingError(error.errno or errno.EIO, f"{what}: {needs}") from error

@@ -14,9 +14,10 @@ import numpy as np
 
 from laggard.producers.trace.ftrace.bpf import BpfError
 from laggard.producers.trace.ftrace.decoding import EVENTS, MARKER, VECTORS
-from laggard.producers.trace.ftrace.instance import TRACEFS, Instance, TracingError
+from laggard.producers.trace.ftrace.instance import Instance
 from laggard.producers.trace.ftrace.known import Known, read_known
 from laggard.producers.trace.ftrace.names import Names
+from laggard.producers.trace.ftrace.tracefs import TRACEFS, TracingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

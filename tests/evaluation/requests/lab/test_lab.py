@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from laggard.pipeline.core.records import Request, Spent
-from laggard.producers.trace.ftrace.instance import TRACEFS
+from laggard.producers.trace.ftrace.tracefs import TRACEFS
 from tests.evaluation.requests.lab.injecting import Window
 from tests.evaluation.requests.lab.judging import judged, run, table
 from tests.evaluation.requests.lab.names import answer

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.producers.trace.ftrace.instance import Instance, TracingError
+from laggard.producers.trace.ftrace.instance import Instance
+from laggard.producers.trace.ftrace.tracefs import TracingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

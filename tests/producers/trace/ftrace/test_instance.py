@@ -17,7 +17,9 @@ import pytest
 
 from laggard.producers.trace.boundaries.probes import Probe
 from laggard.producers.trace.events import Kind
-from laggard.producers.trace.ftrace.instance import PREFIX, TRACEFS, Instance, TracingError, remove_stale
+from laggard.producers.trace.ftrace.instance import Instance
+from laggard.producers.trace.ftrace.remains import remove_stale
+from laggard.producers.trace.ftrace.tracefs import PREFIX, TRACEFS, TracingError
 from tests.producers.trace.ftrace.programs import TRACES
 
 if TYPE_CHECKING:
