@@ -222,6 +222,14 @@ class RequestOutput(Declared):
             added=True,
         ),
     ] = ""
+    missing_ratio: Annotated[
+        float,
+        amount(
+            "The share of the minute before its end in which the tracer missed events: other requests at these times "
+            "have no record.",
+            added=True,
+        ),
+    ] = 0.0
 
     @classmethod
     def made(cls, found: Fields, **read: Any) -> Self:

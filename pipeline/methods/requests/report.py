@@ -14,6 +14,7 @@ from laggard.pipeline.explaining.units import counted, readable, readable_durati
 from laggard.pipeline.history.report import clock, moment, score_digits
 from laggard.pipeline.methods.requests.drawing import path_lines, state_lines
 from laggard.pipeline.methods.requests.lanes import heading, label
+from laggard.pipeline.methods.requests.text import missing_text
 from laggard.pipeline.methods.requests.words import SYSCALLS
 
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ SHOWN_ALONE: Final = 5
 
 SHOWN_SPENT: Final = 6
 SHOWN_ID: Final = 48
-
-NOTABLE: Final = 0.01
-"""The least share of missing events that is reported."""
 
 NO_CLUSTER: Final = "in no cluster yet"
 
@@ -67,8 +65,8 @@ def _summary_lines(summary: Summary, page: Page, now: float, most: int) -> Itera
     yield line
     yield Text()
     yield from _durations_lines(summary)
-    if summary.missing_ratio >= NOTABLE:
-        yield Text(f"{missing_text(summary.missing_ratio, 'up to ')} These requests are not counted.", "yellow")
+    if missing := missing_text(summary.missing_ratio, "up to "):
+        yield Text(f"{missing} These requests are not counted.", "yellow")
     if summary.cut:
         yield Text("There were more normal ones; the newest are counted.", "dim")
     alone = [each for each in summary.clusters if each.requests == 1][SHOWN_ALONE:]
@@ -186,15 +184,8 @@ def request_lines(found: Found, page: Page) -> Iterator[Text]:
 
 def notes_of(request: Request) -> list[str]:
     """Return the limits of its reliability, in sentences."""
-    if request.missing_ratio < NOTABLE:
-        return list(request.notes)
-    return [*request.notes, f"{missing_text(request.missing_ratio)} Only complete requests such as this are reported."]
-
-
-def missing_text(missing_ratio: float, most: str = "") -> str:
-    """Return the share of a minute with missing events as a sentence."""
-    share = readable("share_ratio", missing_ratio)
-    return f"The tracer missed kernel events in {most}{share} of a minute, and with them the requests at these times."
+    missing = missing_text(request.missing_ratio)
+    return [*request.notes, *([f"{missing} Only complete requests such as this are reported."] if missing else ())]
 
 
 def differs(request: Request) -> bool:

@@ -224,8 +224,11 @@ class RateNarrator(Narrator):
         super().__init__(wired)
         self._states = states
 
+    def _service(self, key: str) -> Service | None:
+        return cast("Service | None", self._states.get(key))
+
     def _cluster(self, key: str, row: str) -> Cluster | None:
-        service = cast("Service | None", self._states.get(key))
+        service = self._service(key)
         return None if service is None else service.detector.cluster(int(row))
 
     def blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
@@ -236,8 +239,10 @@ class RateNarrator(Narrator):
         """Return the sentence on the anomaly of a cluster."""
         ongoing = open_anomalies(scores).get(own)
         lasted_s = 0.0 if ongoing is None else frame.ts - ongoing.onset_ts
-        row = found.rows[0]
-        return rate_sentence(row, self._cluster(frame.key, row.row), young=found.young, lasted_s=lasted_s)
+        row, service = found.rows[0], self._service(frame.key)
+        missing_ratio = 0.0 if service is None else service.ticks.missing_ratio
+        cluster = self._cluster(frame.key, row.row)
+        return rate_sentence(row, cluster, young=found.young, lasted_s=lasted_s, missing_ratio=missing_ratio)
 
 
 class RequestsTask(Task):
@@ -326,7 +331,7 @@ class RequestsTask(Task):
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse(record, f"{self._place(record)}: an outlier that cannot be reported: {error_text(error)}")
         lost = lost_s(request, scored) if scored.outlier else 0.0
-        service.ticks.count(live=live, cluster=scored.cluster, lost_s=lost)
+        service.ticks.count(live=live, cluster=scored.cluster, lost_s=lost, missing_ratio=request.missing_ratio)
         self._observe(request.service, lambda observer: observer.requested(self.wired.name, request, scored, cluster))
 
     # Ticks.

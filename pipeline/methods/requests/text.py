@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 RARE: Final = 0.001
 """Usual shares below this are shown as 1 of a number, since they would look like none."""
 
+NOTABLE: Final = 0.01
+"""The least share of missing events that is reported."""
+
 _PLAIN: Final = frozenset({"RU", "BP"})
 """States outside of system calls."""
 
@@ -93,10 +96,13 @@ def request_output(
         young=judged.young,
         live=live,
         cluster_cause=cluster_cause,
+        missing_ratio=request.missing_ratio,
     )
 
 
-def rate_sentence(row: RowScore, cluster: Cluster | None, *, young: bool, lasted_s: float = 0.0) -> str:
+def rate_sentence(
+    row: RowScore, cluster: Cluster | None, *, young: bool, lasted_s: float = 0.0, missing_ratio: float = 0.0
+) -> str:
     """Return a cluster that is too frequent, with its cause, as text.
 
     Args:
@@ -104,6 +110,7 @@ def rate_sentence(row: RowScore, cluster: Cluster | None, *, young: bool, lasted
         cluster: its requests; None if it is forgotten.
         young: whether there were too few requests for reliable scores.
         lasted_s: the time since its onset, in seconds.
+        missing_ratio: the largest `missing_ratio` of requests of the tick.
 
     """
     feature = row.features[0]
@@ -115,9 +122,19 @@ def rate_sentence(row: RowScore, cluster: Cluster | None, *, young: bool, lasted
         sentences = [f"{share}{example} (`{printable(row.name)}`): {cause(cluster.evidence)}."]
     if lasted_s > 0.0:
         sentences.append(f"It has been so for {readable_duration(lasted_s)}.")
+    if missing := missing_text(missing_ratio, "up to "):
+        sentences.append(missing)
     if young:
         sentences.append("Too few requests were seen to be sure.")
     return " ".join(sentences)
+
+
+def missing_text(missing_ratio: float, most: str = "") -> str:
+    """Return the share of a minute with missing events as a sentence; empty if it is too small to report."""
+    if missing_ratio < NOTABLE:
+        return ""
+    share = readable("share_ratio", missing_ratio)
+    return f"The tracer missed kernel events in {most}{share} of a minute, and with them the requests at these times."
 
 
 def _usually(feature: FeatureScore) -> str:

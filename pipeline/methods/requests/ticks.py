@@ -73,15 +73,18 @@ class Ticks:
     Attributes:
         newest_ts: the newest end of a request, seconds since the Unix epoch.
         set_back: counts late requests, which may come from a clock that was set back.
+        missing_ratio: the largest `missing_ratio` of a request of the tick that closed last.
 
     """
 
     newest_ts: float = -math.inf
     set_back: SetBack = field(default_factory=SetBack)
+    missing_ratio: float = 0.0
     _number: int = 0  # the number of the open tick: its begin in units of `TICK_S`
     _live: bool = True
     _requests: int = 0
     _outlying: dict[int, Counted] = field(default_factory=dict)
+    _missing_ratio: float = 0.0  # of the open tick
 
     @property
     def earliest_ts(self) -> float:
@@ -117,9 +120,10 @@ class Ticks:
                 self._number = number
         return closed
 
-    def count(self, *, live: bool, cluster: int, lost_s: float) -> None:
+    def count(self, *, live: bool, cluster: int, lost_s: float, missing_ratio: float = 0.0) -> None:
         """Count a request after `hear`; `cluster` is the number of an outlier's cluster, 0 for a normal request."""
         self._live = self._live and live
+        self._missing_ratio = max(self._missing_ratio, missing_ratio)
         self._requests += 1
         if cluster and (cluster in self._outlying or len(self._outlying) < MOST_CLUSTERS):
             before = self._outlying.get(cluster, Counted())
@@ -130,7 +134,8 @@ class Ticks:
         if not self._requests:
             return None
         tick = Tick((self._number + 1) * TICK_S, self._live, self._requests, self._outlying)
-        self._live, self._requests, self._outlying = True, 0, {}
+        self.missing_ratio = self._missing_ratio
+        self._live, self._requests, self._outlying, self._missing_ratio = True, 0, {}, 0.0
         return tick
 
     def snapshot(self) -> dict[str, Any]:
@@ -142,6 +147,7 @@ class Ticks:
             "live": self._live,
             "requests": self._requests,
             "outlying": [[number, *counted] for number, counted in self._outlying.items()],
+            "missing_ratios": [self.missing_ratio, self._missing_ratio],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -152,6 +158,8 @@ class Ticks:
         self._outlying = {
             int(number): Counted(int(requests), float(lost_s)) for number, requests, lost_s in state["outlying"]
         }
+        # Not in states of older versions.
+        self.missing_ratio, self._missing_ratio = map(float, state.get("missing_ratios", (0.0, 0.0)))
 
 
 def frame_of(service: str, tick: Tick, names: Mapping[int, str]) -> Frame:

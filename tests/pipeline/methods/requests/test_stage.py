@@ -225,6 +225,15 @@ def test_more_outliers_than_normal_are_an_anomaly() -> None:
     assert T0 + 160.0 <= ended[0].until_ts <= T0 + 170.0
 
 
+def test_missing_events_are_in_each_record_that_they_touch() -> None:
+    task = new_task()
+    give(task, calm(0, 100))
+    told = give(task, [replace(each, missing_ratio=0.21) for each in troubled(100, 160)])
+    assert {each.missing_ratio for each in told if isinstance(each, RequestOutput)} == {0.21}
+    (anomaly,) = [each for each in told if isinstance(each, Anomaly)]
+    assert "The tracer missed kernel events in up to 21 % of a minute" in anomaly.sentence
+
+
 def test_each_cause_has_an_anomaly_and_the_incident_names_the_worst_that_goes_on() -> None:
     task, joiner = new_task(), Joiner()
     give(task, calm(0, 100))

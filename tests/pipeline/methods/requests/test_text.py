@@ -71,6 +71,9 @@ def test_a_sentence_says_how_many_which_and_why() -> None:
     )
     said_later = rate_sentence(row("3", 2.5), cluster("3"), young=True, lasted_s=90.0)
     assert said_later == f"{said} It has been so for 90 s. Too few requests were seen to be sure."
+    said_partly = rate_sentence(row("3", 2.5), cluster("3"), young=False, missing_ratio=0.21)
+    missed = "The tracer missed kernel events in up to 21 % of a minute, and with them the requests at these times."
+    assert said_partly == f"{said} {missed}"
     # A forgotten cluster is named.
     assert rate_sentence(row("3", 2.5), None, young=False) == (
         "4 % of requests, usually 0.1 %, are outliers (`lock x.lock`)."

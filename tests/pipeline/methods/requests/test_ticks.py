@@ -67,6 +67,21 @@ def test_a_tick_closes_with_the_first_end_beyond_it() -> None:
     assert ticks.hear(990.0) == Tick(120.0, True, 2, {})  # and in between there was none
 
 
+def test_the_share_of_missing_events_is_the_largest_of_the_closed_tick() -> None:
+    ticks = Ticks()
+    ticks.hear(100.0)
+    for missing_ratio in (0.0, 0.3, 0.1):
+        ticks.count(live=True, cluster=0, lost_s=0.0, missing_ratio=missing_ratio)
+    assert ticks.missing_ratio == 0.0
+    ticks.hear(110.0)
+    assert ticks.missing_ratio == 0.3
+    ticks.count(live=True, cluster=0, lost_s=0.0)
+    ticks.restore(json.loads(json.dumps(ticks.snapshot())))
+    assert ticks.missing_ratio == 0.3
+    ticks.close()
+    assert ticks.missing_ratio == 0.0
+
+
 def test_it_is_open_while_something_is_in_no_closed_tick() -> None:
     ticks = Ticks()
     ticks.hear(100.0)
@@ -109,6 +124,14 @@ def test_a_tick_is_a_frame_that_the_operator_reads() -> None:
     assert frame.values.tolist() == [[50.0, 3.0, 0.75], [1.0, 1.0, 0.25], [2.0, 2.0, 0.5]]
     judged = rates.Rates().score(frame.ts, frame.layout, frame.values)
     assert {each.row: each.name for each in judged.rows} == {"1": "lock x.lock", "3": "3"}
+
+
+def test_a_state_of_an_older_version_has_no_share_of_missing_events() -> None:
+    state = Ticks().snapshot()
+    del state["missing_ratios"]
+    ticks = Ticks()
+    ticks.restore(state)
+    assert ticks.snapshot() == Ticks().snapshot()
 
 
 @pytest.mark.parametrize("field", ["newest_ts", "outlying", "number"])
