@@ -78,7 +78,7 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
         CommandError: the part already runs on this bus, or cannot be claimed.
 
     """
-    with claimed(settings, part) as claim:
+    with claimed(settings, part, supervised=supervised) as claim:
         take_name(part)
         running = Session(claim, supervised=supervised)
         logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
@@ -94,10 +94,10 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
 
 
 @contextlib.contextmanager
-def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
+def claimed(settings: Settings, part: Part, *, supervised: bool = False) -> Iterator[Claim]:
     """Claim a part while the context lasts. Raises `CommandError` if that is impossible."""
     try:
-        claim = Claim(settings[BusSettings].location, settings[GeneralSettings].state, part)
+        claim = Claim(settings[BusSettings].location, settings[GeneralSettings].state, part, supervised=supervised)
     except Claimed as error:
         raise CommandError(str(error), BUSY) from None
     except OSError as error:

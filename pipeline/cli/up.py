@@ -22,7 +22,7 @@ from laggard.pipeline.cli.traced import traced_text, traces
 from laggard.pipeline.core.claims import Claimed, holder_of
 from laggard.pipeline.core.notify import Notifier
 from laggard.pipeline.core.own import take_name
-from laggard.pipeline.core.supervisor import Supervisor
+from laggard.pipeline.core.supervisor import STOPPING_S, Supervisor
 from laggard.pipeline.core.watchdog import MemoryLimit
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.investigator.settings import ServeSettings
@@ -41,6 +41,8 @@ NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not s
 PARTS: tuple[Part, ...] = ("serve", "work", "agent")
 """In the order of starting. The parts stop in the reverse order: the worker can still read the agent's last records.
 If the settings name sources of performance, `measure` follows; if they name anything to trace, `trace` follows."""
+
+_BETWEEN_LOOKS_S = 0.1
 
 WORDS: dict[Part, tuple[str, ...]] = {"trace": ("trace", "run")}
 """The words of the command for a part, if they are not just its name."""
@@ -80,12 +82,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
     with claimed(settings, "up"):
         take_name("up")
         for part in parts:
-            try:
-                holder = holder_of(settings[BusSettings].location, settings[GeneralSettings].state, part)
-            except OSError as error:
-                raise CommandError(f"{error.filename}: {error.strerror}") from None
-            if holder is not None:
-                raise CommandError(str(Claimed(part, settings[BusSettings].location, holder)), BUSY)
+            _await_free(settings, part)
         token = _try_ports(settings)
         _try_bus(settings)
         _remove_stale_tracing()
@@ -111,6 +108,31 @@ def up(settings: Settings, duration_s: float | None) -> int:
         _remove_stale_tracing()  # of a tracer that was killed, and had not started again
         terminal.end()
         return code
+
+
+def _await_free(settings: Settings, part: Part) -> None:
+    """Wait for a part of an `up` that was killed: it ends when it notices that, and has written its last state.
+
+    Raises:
+        CommandError: the part does not end, or somebody runs it alone.
+
+    """
+    location, until = settings[BusSettings].location, time.monotonic() + STOPPING_S
+    announced = False
+    while True:
+        try:
+            holder = holder_of(location, settings[GeneralSettings].state, part)
+        except OSError as error:
+            raise CommandError(f"{error.filename}: {error.strerror}") from None
+        if holder is None:
+            return
+        if not holder.supervised or time.monotonic() > until:
+            raise CommandError(str(Claimed(part, location, holder)), BUSY)
+        if not announced:
+            announced = True
+            which = f"`laggard {part}` (process {holder.pid})"
+            click.echo(f"waiting for {which} of an earlier `laggard up`, which was killed, to end ...", err=True)
+        time.sleep(_BETWEEN_LOOKS_S)
 
 
 def parts_of(settings: Settings) -> tuple[Part, ...]:

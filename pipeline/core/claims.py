@@ -36,11 +36,20 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process with a claim, its start and its URL, if it has one; `pid` is 0 if it has not written it yet."""
+    """The process with a claim.
+
+    Attributes:
+        pid: its id; 0 if it has not written it yet.
+        since: its start, seconds since the Unix epoch.
+        url: its URL; empty without one.
+        supervised: whether `laggard up` started it.
+
+    """
 
     pid: int
     since: float
     url: str = ""
+    supervised: bool = False
 
 
 class Claimed(Exception):  # noqa: N818 - named for what it says
@@ -78,14 +87,21 @@ def _paths(location: str, state: Path, part: Part) -> list[Path]:
 class Claim:
     """The claim of one part, until it is closed or the process ends.
 
+    Parameters:
+        location: the bus.
+        state: the state directory.
+        part: the part.
+        supervised: whether `laggard up` started this process.
+
     Raises:
         Claimed: another process has it.
         OSError: the file cannot be created, or other users could have written it or files in the state directory.
 
     """
 
-    def __init__(self, location: str, state: Path, part: Part) -> None:
+    def __init__(self, location: str, state: Path, part: Part, *, supervised: bool = False) -> None:
         self._since = time.time()
+        self._supervised = supervised
         paths = _paths(location, state, part)
         paths[0].parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(paths[0].parent)
@@ -109,7 +125,8 @@ class Claim:
 
     def write(self, url: str = "") -> None:
         """Write the holder of the claim and its URL to the file."""
-        text = json.dumps({"pid": os.getpid(), "since": self._since, "url": url})
+        fields = {"pid": os.getpid(), "since": self._since, "url": url, "supervised": self._supervised}
+        text = json.dumps(fields)
         # One write over all earlier text: a concurrent reader sees the old text or the new one.
         os.pwrite(self._descriptor, text.encode().ljust(_MAX_BYTES), 0)
 
@@ -166,6 +183,7 @@ def _holder(path: Path) -> Holder | None:
 def _read(descriptor: int) -> Holder:
     try:
         fields = json.loads(os.pread(descriptor, _MAX_BYTES, 0))
-        return Holder(int(fields["pid"]), float(fields["since"]), str(fields["url"]))
+        supervised = bool(fields.get("supervised"))  # older versions do not write it
+        return Holder(int(fields["pid"]), float(fields["since"]), str(fields["url"]), supervised)
     except (ValueError, KeyError, TypeError):
         return Holder(0, 0.0)

@@ -114,12 +114,20 @@ def test_killed_it_takes_its_parts_along_and_starts_again_says_what_to_do_next_a
 ) -> None:
     killed = start()
     killed.introduced()
-    pids = [killed.holder(part)[0] for part in PARTS]
-    killed.ended(signal.SIGKILL)
-    until(lambda: not any(map(alive, pids)))
+    worker, *others = (killed.holder(part)[0] for part in ("work", "agent", "serve"))
+    os.kill(worker, signal.SIGSTOP)  # it needs a while to end
+    killed.process.kill()
+    killed.process.wait()
+    until(lambda: not any(map(alive, others)))
 
     up = start()
+    assert up.stderr is not None
+    assert up.stderr.readline() == (
+        f"waiting for `laggard work` (process {worker}) of an earlier `laggard up`, which was killed, to end ...\n"
+    )
+    os.kill(worker, signal.SIGCONT)
     lines = up.introduced()
+    assert not alive(worker)
     assert lines[0] == "laggard watches web-1: every process and the host itself, every 0.5 s.\n"
     assert f"  laggard why --bus {up.bus}  " in "".join(lines)
     parts = [up.holder("agent"), up.holder("work"), up.holder("serve")]

@@ -33,7 +33,7 @@ def test_one_holder_at_a_time_whose_claim_is_for_its_owner_alone(tmp_path: Path)
     with Claim(bus, tmp_path, "agent") as claim:
         holder = holder_of(bus, tmp_path, "agent")
         assert holder is not None
-        assert (holder.pid, holder.url) == (os.getpid(), "")
+        assert (holder.pid, holder.url, holder.supervised) == (os.getpid(), "", False)
         assert before <= holder.since <= time.time()
         assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
         assert claim_path(bus, tmp_path, "agent").stat().st_mode & 0o777 == 0o600
@@ -43,7 +43,8 @@ def test_one_holder_at_a_time_whose_claim_is_for_its_owner_alone(tmp_path: Path)
             Claim(bus, tmp_path, "agent")
         for other in set(PARTS) - {"agent"}:
             assert holder_of(bus, tmp_path, other) is None
-            Claim(bus, tmp_path, other).close()
+            with Claim(bus, tmp_path, other, supervised=True):
+                assert getattr(holder_of(bus, tmp_path, other), "supervised", None) is True
     assert holder_of(bus, tmp_path, "agent") is None
     Claim(bus, tmp_path, "agent").close()
 
