@@ -98,8 +98,8 @@ class BusSettings(Section, table="bus"):
     )
     retention = Duration(
         "48h",
-        "The time for which records are kept. Older moments cannot be queried. On Kafka `laggard topics create` sets "
-        "it on the input topics of operators.",
+        "The time for which readings and requests are kept. Older moments cannot be queried. Incidents, marks and "
+        "models stay for 30 days, profiles and dead letters for 7 days. `laggard topics create` sets it on Kafka.",
         minimum="1m",
         maximum="366d",
     )

@@ -37,10 +37,10 @@ class EmbeddedBus(Bus):
     Args:
         path: the file; it and its folder are created if missing, for their owner alone.
         max_bytes: the most bytes of the file and its write-ahead log, at least 1 MiB. The oldest records and snapshots
-            are deleted for new ones. The newest snapshots and compacted records stay, and if they alone fill the file,
-            writes are rejected.
+            are deleted for new ones, by their age as a share of their retention. The newest snapshots and compacted
+            records stay, and if they alone fill the file, writes are rejected.
         retention_s: the longest time that a record or a snapshot stays after it was appended, in seconds; None leaves
-            it to the topics' own `retention_s` and to `max_bytes`. Not for compacted topics and newest snapshots.
+            it to `max_bytes`. Not for topics with their own `retention_s`, compacted topics and newest snapshots.
         clock: seconds since the Unix epoch, for ages only.
         busy_timeout_s: the time to wait for another writing process before `BusUnavailable`, in seconds.
 

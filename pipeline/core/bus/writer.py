@@ -118,4 +118,4 @@ class Writer:
                 f"{self._database.path}: {sum(sizes)} bytes at once are too much for a bus bounded to "
                 f"{self._database.max_bytes}"
             )
-        make_room(connection, needed, allowed)
+        make_room(connection, needed, allowed, now=now, retention_s=self._retention_s)

@@ -82,18 +82,23 @@ def test_the_room_is_used(bus: EmbeddedBus) -> None:
     assert (end - oldest) * 10_000 > 0.6 * MIN_BYTES
 
 
-def test_the_oldest_goes_first_whatever_its_topic(bus: EmbeddedBus, clock: Clock) -> None:
-    """One topic fast, one slow: what is left of both begins at about the same time."""
-    for at in range(400):
+@pytest.mark.parametrize(("retention_s", "share"), [(None, 1.0), (3600.0, 1.0), (7200.0, 2.0), (1800.0, 0.5)])
+def test_topics_lose_the_same_share_of_their_retention(
+    bus: EmbeddedBus, clock: Clock, retention_s: float | None, share: float
+) -> None:
+    """One topic is fast, one is slow: the records that are left of both reach back as far, by their retention."""
+    slow = Partition("slow", 0)
+    bus.create([TopicSpec("slow", retention_s=retention_s)])
+    for at in range(1_000):
         bus.append([Outgoing("a", "host-1", noise(4_000, at), float(at))])
-        if at % 50 == 0:
+        if at % 20 == 0:
             bus.append([Outgoing("newest", "host-1", b"%d" % at, float(at))])
-            bus.append([Outgoing("b", "host-1", b"rare", float(at))])
-        clock.now += 0.01
-    first_of_a, first_of_b = (next(bus.read(partition, 0)).ts for partition in (A, B))
-    assert first_of_a > 100
-    assert 0 <= first_of_b - first_of_a <= 50
-    assert [record.value for record in bus.read(Partition("newest", 0), 0)] == [b"350"]
+            bus.append([Outgoing("slow", "host-1", b"rare", float(at))])
+        clock.now += 1.0
+    age, slow_age = (1_000 - next(bus.read(partition, 0)).ts for partition in (A, slow))
+    assert age < 400
+    assert age * share - 20 <= slow_age <= age * share + 20
+    assert [record.value for record in bus.read(Partition("newest", 0), 0)] == [b"980"]
 
 
 def test_offsets_go_on_when_everything_expired(bus: EmbeddedBus, clock: Clock) -> None:
@@ -111,6 +116,18 @@ def test_offsets_go_on_when_everything_expired(bus: EmbeddedBus, clock: Clock) -
     assert bus.offset_at(A, 0.0) == 11
     bus.append([Outgoing("a", "host-new", b"newer", 100.0)])
     assert [(record.offset, record.value) for record in bus.read(A, 0)] == [(11, b"newer")]
+
+
+def test_a_topic_may_keep_more_than_the_bus(bus: EmbeddedBus, clock: Clock) -> None:
+    bus.create([TopicSpec("long", retention_s=86400.0)])
+    bus.append([Outgoing(topic, "host-1", b"", 0.0) for topic in ("a", "long")])
+    clock.now += 3601.0
+    bus.append([Outgoing("a", "host-1", b"", 0.0)])
+    assert bus.bounds(A) == (1, 2)
+    assert bus.bounds(Partition("long", 0)) == (0, 1)
+    clock.now += 82_800.0
+    bus.append([Outgoing("a", "host-1", b"", 0.0)])
+    assert bus.bounds(Partition("long", 0)) == (1, 1)
 
 
 def test_a_topic_may_keep_less_than_the_bus(bus: EmbeddedBus, clock: Clock) -> None:
