@@ -46,8 +46,23 @@ TRACKED_S: Final = (900.0, 3600.0)
 
 NEAR: Final = 5
 
-ApplicationName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
+ApplicationKey = Annotated[str, msgspec.Meta(description="the name of the application")]
+ApplicationName = Annotated[ApplicationKey, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
 Most = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+PerformanceMetric = Annotated[
+    str, msgspec.Meta(description="the performance metric, with its base unit: `response_time_mean_s`")
+]
+PerformanceWords = Annotated[
+    str, msgspec.Meta(description="the performance metric in plain words: `mean response time`")
+]
+Equation = Annotated[
+    str, msgspec.Meta(description="the model as an equation with units; in words if it is no equation")
+]
+ReasonWords = Annotated[str, msgspec.Meta(description="the reason to build the model, in words")]
+WishKind = Annotated[
+    Literal["pin", "ban", "free"],
+    msgspec.Meta(description="`pin`: always in the models; `ban`: never in them; `free`: neither"),
+]
 
 
 class Metric(Answer, frozen=True):

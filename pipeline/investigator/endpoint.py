@@ -21,6 +21,18 @@ if TYPE_CHECKING:
 
 Number = Annotated[float | None, msgspec.Meta(description="null where it is not known")]
 Seconds = Annotated[float, msgspec.Meta(description="seconds since the Unix epoch")]
+Sentence = Annotated[str, msgspec.Meta(description="a sentence for people; its wording may change at any time")]
+Young = Annotated[bool, msgspec.Meta(description="whether too little has been learned for reliable results")]
+
+HostName = Annotated[str, msgspec.Meta(description="the name of the host")]
+Tick = Annotated[float, msgspec.Meta(description="the time between two frames, in seconds")]
+Scope = Annotated[str, msgspec.Meta(description="the kind of the rows: `process`, `host`, ...; empty if unknown")]
+RowId = Annotated[
+    str, msgspec.Meta(description="the id of the row; of a process its name, pid and start: `nginx[4711@99]`")
+]
+RowName = Annotated[str, msgspec.Meta(description="the name of the row: `nginx`")]
+Counter = Annotated[str, msgspec.Meta(description="the name of the counter, with its base unit: `memory_rss_bytes`")]
+"""The parts of frames in answers, each described once for all of them."""
 
 Time = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS, description="seconds since the Unix epoch")]
 """A time in a query: a number, in the years that a clock can show."""
@@ -29,6 +41,11 @@ MAX_TEXT = 4096
 """The most characters of a parameter."""
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+
+WantedHost = Annotated[
+    Text, msgspec.Meta(description="the name of the host; empty for the host of this page, or the only recorded one")
+]
+OnlyHost = Annotated[Text, msgspec.Meta(description="only those of this host; empty for all")]
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
+from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds, Sentence
 
 if TYPE_CHECKING:
     from laggard.pipeline.core.records.frame import KeyedBy
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 class MarkNear(Answer, frozen=True):
     """A mark: a person's report that something was slow."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(description="the id of the mark")]
     ts: Seconds
-    note: str
+    note: Annotated[str, msgspec.Meta(description="the comment of the person or program; may be empty")]
 
 
 class OpenIncident(Answer, frozen=True):
     """An incident, and the time for which it was open."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(description="the id of the incident: the same in all its records")]
     begin: Seconds = msgspec.field(name="from")
     until: Annotated[Number, msgspec.Meta(description="seconds since the Unix epoch; null while it is open")] = (
         msgspec.field(name="to")
     )
-    sentence: str
+    sentence: Sentence
     operators: Annotated[list[str], msgspec.Meta(description="those that found it")]
 
 

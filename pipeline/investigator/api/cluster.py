@@ -12,7 +12,7 @@ from laggard.pipeline.core.records import encode
 from laggard.pipeline.core.records.limits import MAX_NOTE
 from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.history.marks import mark_id
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, HostName, OnlyHost, Question, Seconds, Time
 from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.web.marks import checked_mark
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Hosts(Answer, frozen=True):
     """The recorded hosts, the host of this page, and the rights of the caller."""
 
-    version: str
+    version: Annotated[str, msgspec.Meta(description="the version of laggard")]
     host: Annotated[str, msgspec.Meta(description="the name of the machine that serves this page")]
-    hosts: list[str]
+    hosts: Annotated[list[str], msgspec.Meta(description="the names of the recorded hosts, sorted")]
     now: Seconds
     writes: Annotated[bool, msgspec.Meta(description="whether who asks may change things")]
     who: Annotated[str, msgspec.Meta(description="who asks, as a proxy says; empty without one")]
@@ -38,39 +38,41 @@ class Hosts(Answer, frozen=True):
 class OneMark(Answer, frozen=True):
     """A mark: a person's report that something was slow."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(description="the id of the mark")]
     ts: Seconds
-    host: str
-    note: str
+    host: HostName
+    note: Annotated[str, msgspec.Meta(description="the comment of the person or program; may be empty")]
     frame_ts: Annotated[float, msgspec.Meta(description="of the frame that was judged for it, in seconds")]
 
 
 class Marks(Answer, frozen=True):
     """Marks, newest first."""
 
-    marks: list[OneMark]
+    marks: Annotated[list[OneMark], msgspec.Meta(description="the marks, newest first")]
 
 
 class MarksQuestion(Question, frozen=True):
     """The host of the marks, and their earliest time."""
 
-    host: Text = ""
+    host: OnlyHost = ""
     since: Time = 0.0
-    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most marks to return")] = 100
 
 
 class NewMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A new mark: something is slow, or was."""
 
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NOTE)]
-    note: Annotated[str, msgspec.Meta(max_length=MAX_NOTE)] = ""
-    ts: float | None = None
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NOTE, description="the name of the slow host")]
+    note: Annotated[str, msgspec.Meta(max_length=MAX_NOTE, description="a comment for people")] = ""
+    ts: Annotated[
+        float | None, msgspec.Meta(description="the slow moment, seconds since the Unix epoch; null for now")
+    ] = None
 
 
 class Marking(Answer, frozen=True):
     """The new mark."""
 
-    mark: OneMark
+    mark: Annotated[OneMark, msgspec.Meta(description="the new mark")]
 
 
 def cluster(reading: Reading, _: Question, *, caller: Caller) -> Hosts:

@@ -11,7 +11,18 @@ import msgspec
 
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.report import Page
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+from laggard.pipeline.investigator.endpoint import (
+    Answer,
+    Endpoint,
+    HostName,
+    Number,
+    Question,
+    RowId,
+    Seconds,
+    Sentence,
+    Text,
+    Time,
+)
 from laggard.pipeline.methods.diagnoses.flame_graph import boxes, colour, functions, stacked, widest
 from laggard.pipeline.methods.diagnoses.folded import phase_label
 from laggard.pipeline.methods.diagnoses.hottest import cpu_s
@@ -46,10 +57,10 @@ class DiagnosisPhase(Answer, frozen=True):
 
     number: Annotated[int, msgspec.Meta(description="from 1 on")]
     label: Annotated[str, msgspec.Meta(description="`phase 1`, `dip 2`")]
-    high: bool
+    high: Annotated[bool, msgspec.Meta(description="true for a phase of high use, false for a dip between two of them")]
     begin_ts: Seconds
     end_ts: Seconds
-    samples: int
+    samples: Annotated[int, msgspec.Meta(description="the number of rounds in which its threads were sampled")]
     cores: Annotated[Number, msgspec.Meta(description="CPU time of its threads by its length")]
     did: Annotated[str, msgspec.Meta(description="what the process did, in plain words; empty where nothing was seen")]
 
@@ -57,18 +68,23 @@ class DiagnosisPhase(Answer, frozen=True):
 class DiagnosisThread(Answer, frozen=True):
     """A thread of the process, over all phases."""
 
-    tid: int
-    name: str
+    tid: Annotated[int, msgspec.Meta(description="the id of the thread on the host")]
+    name: Annotated[str, msgspec.Meta(description="the name of the thread")]
     cpu_s: Annotated[float, msgspec.Meta(description="CPU time, in seconds")]
 
 
 class FlameBox(Answer, frozen=True):
     """A function in one stack of the flame graph."""
 
-    label: str
-    module: str
+    label: Annotated[
+        str,
+        msgspec.Meta(description="the function as the flame graph names it; at the bottom the thread: `worker (4712)`"),
+    ]
+    module: Annotated[
+        str, msgspec.Meta(description="the file of the code; empty for the kernel, and where it is unknown")
+    ]
     begin: Annotated[float, msgspec.Meta(description="in samples from the left")]
-    samples: int
+    samples: Annotated[int, msgspec.Meta(description="the number of samples in it, its width")]
     below: Annotated[int, msgspec.Meta(description="on how many others it stands")]
     fill: Annotated[str, msgspec.Meta(description="its color, as in CSS")]
 
@@ -76,7 +92,7 @@ class FlameBox(Answer, frozen=True):
 class FlameFunction(Answer, frozen=True):
     """A function of the flame graph, over all stacks."""
 
-    label: str
+    label: Annotated[str, msgspec.Meta(description="the function as the flame graph names it, or a thread")]
     samples: Annotated[int, msgspec.Meta(description="how often it was found")]
     own: Annotated[int, msgspec.Meta(description="how often it was the innermost")]
 
@@ -84,38 +100,40 @@ class FlameFunction(Answer, frozen=True):
 class FlameGraph(Answer, frozen=True):
     """A flame graph: functions on their callers, as wide as their number of samples."""
 
-    samples: int
+    samples: Annotated[int, msgspec.Meta(description="the number of samples in the whole graph")]
     boxes: Annotated[list[FlameBox], msgspec.Meta(description="each after that on which it stands")]
     boxes_left_out: Annotated[int, msgspec.Meta(description="narrower than all that are there")]
     functions: Annotated[list[FlameFunction], msgspec.Meta(description="that which was the innermost most often first")]
-    functions_left_out: int
+    functions_left_out: Annotated[int, msgspec.Meta(description="the number of further functions that are left out")]
 
 
 class DiagnosisPage(Answer, frozen=True):
     """The recorded diagnosis of a process."""
 
-    id: str
-    host: str
-    row: str
-    name: str
-    pid: int
+    id: Annotated[str, msgspec.Meta(description="the id of the diagnosis: the same in all its records")]
+    host: HostName
+    row: RowId
+    name: Annotated[str, msgspec.Meta(description="the name of the process")]
+    pid: Annotated[int, msgspec.Meta(description="the process id")]
     command: Annotated[str, msgspec.Meta(description="empty if unknown")]
-    sentence: str
+    sentence: Sentence
     text: Annotated[str, msgspec.Meta(description="the whole diagnosis as text, as `laggard diagnose` prints it")]
     utc_offset_s: Annotated[int, msgspec.Meta(description="of the zone of the times in these words")]
-    phases: list[DiagnosisPhase]
+    phases: Annotated[list[DiagnosisPhase], msgspec.Meta(description="the phases in the order of time")]
     threads: Annotated[list[DiagnosisThread], msgspec.Meta(description="that with most CPU time first")]
     running: Annotated[int, msgspec.Meta(description="samples that found a thread running")]
     blocked: Annotated[int, msgspec.Meta(description="samples that found a thread blocked")]
     state: Annotated[Literal["running", "blocked"], msgspec.Meta(description="what the flame graph is of")]
-    flames: FlameGraph
+    flames: Annotated[FlameGraph, msgspec.Meta(description="the flame graph of the requested phase, thread and state")]
 
 
 class DiagnosisQuestion(Question, frozen=True):
     """A diagnosis, by its id or a prefix of it, and the part of it that the flame graph shows."""
 
-    id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    host: Text = ""
+    id: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=64, description="the id of the diagnosis, or the beginning of it")
+    ]
+    host: Annotated[Text, msgspec.Meta(description="the name of the host; empty for the host of this page")] = ""
     at: Annotated[Time | None, msgspec.Meta(description="a time when it was under way: it is found sooner")] = None
     phase: Annotated[Numbered, msgspec.Meta(description="by its number; 0 for all")] = 0
     thread: Annotated[int | None, msgspec.Meta(description="by its tid; without it all")] = None

@@ -12,11 +12,11 @@ from laggard.pipeline.alarms.text import feedback_sentence
 from laggard.pipeline.alarms.tolerance import LONGEST_S, holds_until, of_incident, of_names, withdrawal
 from laggard.pipeline.core.bus import Outgoing
 from laggard.pipeline.core.records import RecordError, encode
-from laggard.pipeline.core.records.feedback import Says  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.core.records.feedback import Says
 from laggard.pipeline.core.records.frame import KeyedBy  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.core.records.limits import MAX_CASES, MAX_KEY, MAX_NAME, MAX_NOTE
 from laggard.pipeline.core.topics import TOPIC_OF
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Sentence, Text, Time
 from laggard.pipeline.methods.incidents.queries import PastFeedback, past_feedback
 from laggard.pipeline.web.errors import RequestError
 
@@ -24,39 +24,53 @@ if TYPE_CHECKING:
     from laggard.pipeline.core.records.feedback import Feedback
     from laggard.pipeline.investigator.reading import Reading
 
+Said = Annotated[
+    Says,
+    msgspec.Meta(
+        description="`usual`: it is no anomaly; `expected`: it is expected until a time; `withdrawn`: earlier feedback "
+        "no longer holds"
+    ),
+]
+
 
 class OneFeedback(Answer, frozen=True):
     """A person's feedback."""
 
-    id: str
+    id: Annotated[
+        str, msgspec.Meta(description="the id of the feedback; a withdrawal has that of the feedback that it withdraws")
+    ]
     ts: Seconds
-    keyed_by: KeyedBy
-    key: str
-    says: Says
-    sentence: str
+    keyed_by: Annotated[KeyedBy, msgspec.Meta(description="the kind of `key`")]
+    key: Annotated[str, msgspec.Meta(description="the name of the host, application, pool or service")]
+    says: Said
+    sentence: Sentence
     until: Annotated[float, msgspec.Meta(description="until when it holds, seconds since the Unix epoch")]
     incident: Annotated[str, msgspec.Meta(description="the id of the incident that it is about; empty if none")]
-    note: str
+    note: Annotated[str, msgspec.Meta(description="the reason, for people; may be empty")]
     holds: Annotated[bool, msgspec.Meta(description="whether it holds now")]
 
 
 class AllFeedback(Answer, frozen=True):
     """Feedback, newest first."""
 
-    feedback: list[OneFeedback]
+    feedback: Annotated[list[OneFeedback], msgspec.Meta(description="the feedback, newest first")]
 
 
 class FeedbackQuestion(Question, frozen=True):
     """The host, application, pool or service of feedback, and its incident."""
 
-    key: Text = ""
-    incident: Text = ""
+    key: Annotated[
+        Text, msgspec.Meta(description="only feedback on this host, application, pool or service; empty for all")
+    ] = ""
+    incident: Annotated[Text, msgspec.Meta(description="only feedback on the incident with this id; empty for all")] = (
+        ""
+    )
 
 
 class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """New feedback: on an incident, on programs of a host, or the withdrawal of earlier feedback."""
 
-    says: Says
+    says: Said
     incident: Annotated[
         str, msgspec.Meta(max_length=MAX_NAME, description="the id of the incident that is usual or expected")
     ] = ""
@@ -66,7 +80,7 @@ class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: Annotated[list[str], msgspec.Meta(max_length=MAX_CASES, description="programs; all if none is given")] = []
     until: Annotated[Time | None, msgspec.Meta(description="until when it is expected")] = None
     id: Annotated[str, msgspec.Meta(max_length=MAX_NAME, description="of what is withdrawn")] = ""
-    note: Annotated[str, msgspec.Meta(max_length=MAX_NOTE)] = ""
+    note: Annotated[str, msgspec.Meta(max_length=MAX_NOTE, description="the reason, for people")] = ""
 
 
 def feedback(reading: Reading, question: FeedbackQuestion) -> AllFeedback:

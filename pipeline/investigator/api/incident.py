@@ -8,9 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.core.records.outputs import Progress
-from laggard.pipeline.investigator.api.incidents import Blamed, OneIncident, Score, blamed_of, incident_of
+from laggard.pipeline.investigator.api.incidents import Culprit, OneIncident, Score, blamed_of, incident_of
 from laggard.pipeline.investigator.api.moment import Feature
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.applications import (  # noqa: TC001 - msgspec reads annotations
+    Equation,
+    PerformanceMetric,
+)
+from laggard.pipeline.investigator.endpoint import (
+    Answer,
+    Endpoint,
+    HostName,
+    Number,
+    Question,
+    RowId,
+    RowName,
+    Scope,
+    Seconds,
+    Sentence,
+    Text,
+    Young,
+)
 from laggard.pipeline.methods.applications.queries import past_models
 from laggard.pipeline.methods.applications.report import changed, equation_with_units
 from laggard.pipeline.methods.diagnoses.words import sentence as doing
@@ -34,10 +51,13 @@ MOST_COMPARED: Final = 1_000
 """The most earlier incidents that are compared with one, the newest ones."""
 
 
+Operator = Annotated[str, msgspec.Meta(description="the operator that detected it: `gaussian`")]
+
+
 class Phase(Answer, frozen=True):
     """A phase of high use, or the dip between two of them."""
 
-    high: bool
+    high: Annotated[bool, msgspec.Meta(description="true for a phase of high use, false for a dip between two of them")]
     begin_ts: Seconds
     end_ts: Seconds
     mean: Annotated[Number, msgspec.Meta(description="in the unit of the row's first feature")]
@@ -47,8 +67,8 @@ class Phase(Answer, frozen=True):
 class Ranked(Answer, frozen=True):
     """A row of a ranking, with its unusual features."""
 
-    row: str
-    name: str
+    row: RowId
+    name: RowName
     score: Score
     basis: Annotated[str, msgspec.Meta(description="what it is compared with: itself, name, starts, all, threshold")]
     waits: Annotated[bool, msgspec.Meta(description="whether it waits for others: it suffers, rather than causes")]
@@ -60,14 +80,14 @@ class Seen(Answer, frozen=True):
     """The evidence of one operator for an incident."""
 
     anomaly: Annotated[str, msgspec.Meta(description="its id")]
-    operator: str
+    operator: Operator
     scope: Annotated[str, msgspec.Meta(description="what its rows are; empty where that is not known")]
     opened_ts: Seconds
     until_ts: Annotated[Number, msgspec.Meta(description="when it was seen last; null while it has not ended")]
     score: Score
-    young: bool
-    sentence: str
-    blamed: Blamed | None
+    young: Young
+    sentence: Sentence
+    blamed: Culprit
     at: Annotated[Number, msgspec.Meta(description="of the newest ranking, in seconds; null where none is kept")]
     rows: Annotated[list[Ranked], msgspec.Meta(description="of that ranking, worst first")]
 
@@ -76,38 +96,38 @@ class Report(Answer, frozen=True):
     """A record of an operator on an anomaly of the incident."""
 
     ts: Seconds
-    anomaly: str
-    operator: str
-    scope: str
-    change: Literal["opened", "extended", "ended"]
+    anomaly: Annotated[str, msgspec.Meta(description="the id of the anomaly")]
+    operator: Operator
+    scope: Scope
+    change: Annotated[Literal["opened", "extended", "ended"], msgspec.Meta(description="the change of the anomaly")]
     score: Score
-    sentence: str
+    sentence: Sentence
 
 
 class MarkThen(Answer, frozen=True):
     """A mark of the host around the time of the incident."""
 
     ts: Seconds
-    note: str
+    note: Annotated[str, msgspec.Meta(description="the comment of the person or program; may be empty")]
 
 
 class ModelChange(Answer, frozen=True):
     """The model of an application at the time of the incident, and its difference from the previous one."""
 
-    performance: str
+    performance: PerformanceMetric
     built_ts: Seconds
-    equation: str
+    equation: Equation
     change: Annotated[str, msgspec.Meta(description="in plain words; empty where no model before it is known")]
 
 
 class IncidentPage(Answer, frozen=True):
     """An incident with all recorded details."""
 
-    incident: OneIncident
+    incident: Annotated[OneIncident, msgspec.Meta(description="the incident as of its last record")]
     seen: Annotated[list[Seen], msgspec.Meta(description="by operators, the oldest first")]
     seen_left_out: Annotated[int, msgspec.Meta(description="that have ended, and are not kept")]
     reports: Annotated[list[Report], msgspec.Meta(description="what they said of it, the oldest first")]
-    reports_left_out: int
+    reports_left_out: Annotated[int, msgspec.Meta(description="the number of later reports that are left out")]
     marks: Annotated[list[MarkThen], msgspec.Meta(description="of its host, the oldest first")]
     models: Annotated[list[ModelChange], msgspec.Meta(description="of an application")]
     now: Seconds
@@ -116,27 +136,30 @@ class IncidentPage(Answer, frozen=True):
 class OneDiagnosis(Answer, frozen=True):
     """A diagnosis of a process in a list."""
 
-    id: str
-    host: str
-    row: str
-    name: str
-    pid: int
+    id: Annotated[str, msgspec.Meta(description="the id of the diagnosis: the same in all its records")]
+    host: HostName
+    row: RowId
+    name: Annotated[str, msgspec.Meta(description="the name of the process")]
+    pid: Annotated[int, msgspec.Meta(description="the process id")]
     begin_ts: Number
     end_ts: Number
     blamed: Annotated[bool, msgspec.Meta(description="whether it is a culprit of the incident")]
-    sentence: str
+    sentence: Sentence
 
 
 class IncidentDiagnoses(Answer, frozen=True):
     """The diagnoses of processes during an incident, those of culprits first."""
 
-    diagnoses: list[OneDiagnosis]
+    diagnoses: Annotated[
+        list[OneDiagnosis],
+        msgspec.Meta(description="the diagnoses: those of culprits first, then those that began first"),
+    ]
 
 
 class OneSimilar(Answer, frozen=True):
     """An earlier incident that is similar."""
 
-    incident: OneIncident
+    incident: Annotated[OneIncident, msgspec.Meta(description="the earlier incident")]
     similarity: Annotated[float, msgspec.Meta(description="from 0 to 1", ge=0.0, le=1.0)]
     common: Annotated[list[str], msgspec.Meta(description="what they have in common, in plain words")]
 
@@ -144,32 +167,36 @@ class OneSimilar(Answer, frozen=True):
 class SimilarIncidents(Answer, frozen=True):
     """Earlier incidents, the most similar first."""
 
-    similar: list[OneSimilar]
+    similar: Annotated[list[OneSimilar], msgspec.Meta(description="the incidents, most similar first")]
     since: Annotated[float, msgspec.Meta(description="it was looked back so far, in seconds since the Unix epoch")]
 
 
 class Markdown(Answer, frozen=True):
     """An incident as Markdown."""
 
-    text: str
+    text: Annotated[str, msgspec.Meta(description="the incident as Markdown")]
 
 
 class IncidentQuestion(Question, frozen=True):
     """An incident, by its id or a prefix of it."""
 
-    id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    id: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=64, description="the id of the incident, or the beginning of it")
+    ]
 
 
 class SimilarQuestion(IncidentQuestion, frozen=True):
     """An incident, and the number of similar ones to return."""
 
-    most: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    most: Annotated[int, msgspec.Meta(ge=1, le=100, description="the most similar incidents to return")] = 10
 
 
 class MarkdownQuestion(IncidentQuestion, frozen=True):
     """An incident, and the address of its page for a link in the text."""
 
-    link: Text = ""
+    link: Annotated[
+        Text, msgspec.Meta(description="the URL of the page of the incident; ignored unless it is of http or https")
+    ] = ""
 
 
 def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.investigator.api.notices import NoticesQuestion
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, RowId, RowName, Seconds, Text
 from laggard.pipeline.methods.incidents.queries import lasted_s
 from laggard.pipeline.methods.incidents.report import silence
 from laggard.pipeline.methods.incidents.silence import silent_hosts
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
 
 KeyedBy = Literal["host", "application", "pool", "service"]
+KeyKind = Annotated[KeyedBy, msgspec.Meta(description="the kind of `key`")]
+KeyName = Annotated[str, msgspec.Meta(description="the name of the host, application, pool or service")]
 
 Score = Annotated[
     float | None, msgspec.Meta(description="above 1 is more than the false-alarm budget allows; null beyond any number")
@@ -30,15 +32,15 @@ Score = Annotated[
 class Whose(Answer, frozen=True):
     """The subject of an incident: a host, an application, a pool or a service."""
 
-    keyed_by: KeyedBy
-    key: str
+    keyed_by: KeyKind
+    key: KeyName
 
 
 class Blamed(Answer, frozen=True):
     """The likely culprit, and the counter that indicates it."""
 
-    row: str
-    name: str
+    row: RowId
+    name: RowName
     feature: Annotated[str, msgspec.Meta(description="with its base unit; empty where none is known")]
     value: Number
     usual: Number
@@ -46,19 +48,22 @@ class Blamed(Answer, frozen=True):
     resources: Annotated[list[str], msgspec.Meta(description="what it takes or lacks")]
 
 
+Culprit = Annotated[Blamed | None, msgspec.Meta(description="the probable culprit; null if there is none")]
+
+
 class OneIncident(Answer, frozen=True):
     """An incident in a list."""
 
-    id: str
-    is_open: bool = msgspec.field(name="open")
-    keyed_by: KeyedBy
-    key: str
+    id: Annotated[str, msgspec.Meta(description="the id of the incident: the same in all its records")]
+    is_open: Annotated[bool, msgspec.Meta(description="whether it is open")] = msgspec.field(name="open")
+    keyed_by: KeyKind
+    key: KeyName
     opened_ts: Seconds
     until_ts: Annotated[Number, msgspec.Meta(description="when it was seen last; null while it is open")]
     lasted_s: Annotated[float, msgspec.Meta(description="for how long it has been so, or was")]
     score: Score
     operators: Annotated[list[str], msgspec.Meta(description="that saw it")]
-    blamed: Blamed | None
+    blamed: Culprit
     sentence: Annotated[str, msgspec.Meta(description="what, where, since when, how bad, and what to look at")]
     silence: Annotated[str, msgspec.Meta(description="a sentence if its end is unknown; otherwise empty")]
     young: Annotated[bool, msgspec.Meta(description="whether those who saw it had not learned for long")]
@@ -69,7 +74,9 @@ class OneIncident(Answer, frozen=True):
 class Incidents(Answer, frozen=True):
     """Incidents: open ones first, then those that opened last."""
 
-    incidents: list[OneIncident]
+    incidents: Annotated[
+        list[OneIncident], msgspec.Meta(description="the incidents: open ones first, then those that opened last")
+    ]
     left_out: Annotated[int, msgspec.Meta(description="how many more there are")]
     begins_ts: Annotated[Number, msgspec.Meta(description="what opened before was not read; null where all was")]
     since: Annotated[float, msgspec.Meta(description="those that were open then or later are listed")]
@@ -79,9 +86,9 @@ class Incidents(Answer, frozen=True):
 class IncidentsQuestion(NoticesQuestion, frozen=True):
     """The subject and the time of incidents; at most one of `host`, `application`, `pool` and `service` is given."""
 
-    application: Text = ""
-    pool: Text = ""
-    service: Text = ""
+    application: Annotated[Text, msgspec.Meta(description="only incidents of this application; empty for all")] = ""
+    pool: Annotated[Text, msgspec.Meta(description="only incidents of this pool; empty for all")] = ""
+    service: Annotated[Text, msgspec.Meta(description="only incidents of this service; empty for all")] = ""
 
 
 def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:

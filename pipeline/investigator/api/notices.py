@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.core.records.limits import MAX_TS
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+from laggard.pipeline.investigator.endpoint import (
+    Answer,
+    Endpoint,
+    HostName,
+    Number,
+    OnlyHost,
+    Question,
+    Seconds,
+    Sentence,
+    Time,
+)
 from laggard.pipeline.methods.incidents.queries import past_notices
 
 if TYPE_CHECKING:
@@ -21,28 +31,30 @@ LISTED_S: Final = 86_400.0
 class OneNotice(Answer, frozen=True):
     """A notice, and the time for which it was open."""
 
-    id: str
-    host: str
+    id: Annotated[str, msgspec.Meta(description="the id of the notice")]
+    host: HostName
     begin: Seconds = msgspec.field(name="from")
     until: Annotated[Number, msgspec.Meta(description="seconds since the Unix epoch; null while it is open")] = (
         msgspec.field(name="to")
     )
-    sentence: str
+    sentence: Sentence
     became: Annotated[bool, msgspec.Meta(description="whether it has become an anomaly, and so an incident")]
 
 
 class Notices(Answer, frozen=True):
     """Notices, newest first."""
 
-    notices: list[OneNotice]
-    left_out: int
+    notices: Annotated[list[OneNotice], msgspec.Meta(description="the notices, newest first")]
+    left_out: Annotated[int, msgspec.Meta(description="the number of older ones that are left out")]
 
 
 class NoticesQuestion(Question, frozen=True):
     """The host and the time of notices."""
 
-    host: Text = ""
-    only_open: bool = msgspec.field(name="open", default=False)
+    host: OnlyHost = ""
+    only_open: Annotated[bool, msgspec.Meta(description="only those that are still open")] = msgspec.field(
+        name="open", default=False
+    )
     within: Annotated[
         float, msgspec.Meta(gt=0.0, le=MAX_TS, description="open in this number of seconds before now")
     ] = LISTED_S
@@ -50,7 +62,7 @@ class NoticesQuestion(Question, frozen=True):
         name="from", default=None
     )
     end: Time | None = msgspec.field(name="to", default=None)
-    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most entries to return")] = 200
 
 
 def notices(reading: Reading, question: NoticesQuestion) -> Notices:

@@ -19,7 +19,10 @@ END: Final = "/session/end"
 class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The token that opens a session."""
 
-    token: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+    token: Annotated[
+        str,
+        msgspec.Meta(min_length=1, max_length=MAX_TEXT, description="the value of `serve.token` or `serve.read_token`"),
+    ]
 
 
 class Opened(Answer, frozen=True):
