@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.history.report import plain_findings, since
-from laggard.pipeline.investigator.api.moment import Feature, Row, host_row_of, row_of
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+from laggard.pipeline.investigator.api.moment import Command, Container, Feature, Pid, Row, User, host_row_of, row_of
+from laggard.pipeline.investigator.endpoint import (
+    Answer,
+    Counter,
+    Endpoint,
+    HostName,
+    Number,
+    Question,
+    RowId,
+    RowName,
+    Scope,
+    Seconds,
+    Time,
+    WantedHost,
+)
 
 if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
@@ -17,24 +30,29 @@ if TYPE_CHECKING:
 class FeatureDifference(Answer, frozen=True):
     """A counter of a row at two moments."""
 
-    feature: str
-    at: Feature | None
-    other: Feature | None = msgspec.field(name="with")
+    feature: Counter
+    at: Annotated[Feature | None, msgspec.Meta(description="the counter at `at`; null where it was missing")]
+    other: Annotated[Feature | None, msgspec.Meta(description="the counter at `with`; null where it was missing")] = (
+        msgspec.field(name="with")
+    )
     differs: Annotated[Number, msgspec.Meta(description="the difference of the two scores")]
 
 
 class RowDifference(Answer, frozen=True):
     """A row at two moments."""
 
-    row: str
-    name: str
-    pid: int | None
-    user: str
-    container: str
-    command: str
+    row: RowId
+    name: RowName
+    pid: Pid
+    user: User
+    container: Container
+    command: Command
     score_at: Annotated[Number, msgspec.Meta(description="null where it was not there, or not judged")]
     score_with: Number
-    there: Literal["both", "at", "with"]
+    there: Annotated[
+        Literal["both", "at", "with"],
+        msgspec.Meta(description="the moments at which the row was there: `at`, `with` or both"),
+    ]
     differs: Annotated[float, msgspec.Meta(description="the difference of the two scores; those not there count 0")]
     features: Annotated[list[FeatureDifference], msgspec.Meta(description="what differs most first")]
 
@@ -42,26 +60,33 @@ class RowDifference(Answer, frozen=True):
 class Comparison(Answer, frozen=True):
     """Two moments side by side."""
 
-    host: str
+    host: HostName
     at: Seconds
-    other: float = msgspec.field(name="with")
-    tick_s: float
+    other: Annotated[
+        float,
+        msgspec.Meta(
+            description="the time of the frame that was judged for the parameter `with`, seconds since the Unix epoch"
+        ),
+    ] = msgspec.field(name="with")
+    tick_s: Annotated[float, msgspec.Meta(description="the time between two frames at `at`, in seconds")]
     sentences_at: list[str]
-    sentences_with: list[str]
-    scope: str
-    host_row: RowDifference | None
+    sentences_with: Annotated[list[str], msgspec.Meta(description="the findings at `with`, in sentences")]
+    scope: Scope
+    host_row: Annotated[
+        RowDifference | None, msgspec.Meta(description="the own counters of the host at both moments; null without any")
+    ]
     rows: Annotated[list[RowDifference], msgspec.Meta(description="what differs most first")]
-    rows_left_out: int
+    rows_left_out: Annotated[int, msgspec.Meta(description="the number of further rows, with smaller differences")]
 
 
 class CompareQuestion(Question, frozen=True):
     """Two moments of a host; without `at` the newest frame."""
 
     other: Time = msgspec.field(name="with")
-    host: Text = ""
+    host: WantedHost = ""
     at: Time | None = None
-    rows: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
-    features: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    rows: Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most rows to return")] = 50
+    features: Annotated[int, msgspec.Meta(ge=1, le=100, description="the most features of a row")] = 5
 
 
 def compare(reading: Reading, question: CompareQuestion) -> Comparison:

@@ -12,7 +12,7 @@ from laggard.pipeline.core.records import Frame
 from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, HostName, Number, Question, RowId, WantedHost
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ _LOOKED_BACK: Final = 64  # the newest records of a host that are searched for i
 class Part(Answer, frozen=True):
     """A process of laggard."""
 
-    row: str
-    name: str
+    row: RowId
+    name: Annotated[str, msgspec.Meta(description="the name of the process: `laggard-worker`")]
     part: Annotated[str, msgspec.Meta(description="the command that runs it: laggard PART")]
     cpu_ratio: Annotated[float | None, msgspec.Meta(description="of one core")]
     memory_rss_bytes: Number
@@ -39,16 +39,16 @@ class Part(Answer, frozen=True):
 class Cost(Answer, frozen=True):
     """The use of resources by laggard's own processes on a host."""
 
-    host: str
+    host: HostName
     ts: Annotated[float, msgspec.Meta(description="of the frame, seconds since the Unix epoch")]
-    parts: list[Part]
+    parts: Annotated[list[Part], msgspec.Meta(description="the processes of laggard, sorted by part, then by id")]
     features: Annotated[list[str], msgspec.Meta(description="those that /series has")]
 
 
 class CostQuestion(Question, frozen=True):
     """The name of a host."""
 
-    host: Text = ""
+    host: WantedHost = ""
 
 
 # Cost.

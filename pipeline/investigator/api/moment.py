@@ -12,7 +12,23 @@ from laggard.pipeline.core.own import is_own
 from laggard.pipeline.explaining.explain import clause, pid_of
 from laggard.pipeline.explaining.text import compared
 from laggard.pipeline.history.report import belief, host_figures, plain_findings, since
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+from laggard.pipeline.investigator.endpoint import (
+    Answer,
+    Counter,
+    Endpoint,
+    HostName,
+    Number,
+    Question,
+    RowId,
+    RowName,
+    Scope,
+    Seconds,
+    Text,
+    Tick,
+    Time,
+    WantedHost,
+    Young,
+)
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES, Who
 from laggard.pipeline.web.errors import RequestError
@@ -29,8 +45,19 @@ MARKS_WITHIN_S: Final = 600.0
 EXPECTED_ROWS: Final = 8
 """The number of worst rows whose series the page probably requests."""
 
-Role = Literal["culprit", "victim", "own", "other"]
-"""A culprit; a row that waits for others; laggard's own; none of these."""
+Role = Annotated[
+    Literal["culprit", "victim", "own", "other"],
+    msgspec.Meta(
+        description="`culprit`; `victim`: it waits for others; `own`: a process of laggard; `other`: none of these"
+    ),
+]
+Pid = Annotated[int | None, msgspec.Meta(description="the process id; null if the row is no process")]
+User = Annotated[str, msgspec.Meta(description="the user that it runs as; empty if that is not recorded")]
+Container = Annotated[
+    str, msgspec.Meta(description="its container or unit: `nginx.service`; empty without one, or if it is not recorded")
+]
+Command = Annotated[str, msgspec.Meta(description="its command line; empty if that is not recorded")]
+Live = Annotated[bool, msgspec.Meta(description="whether no moment was requested: it is the newest frame")]
 
 
 class Feature(Answer, frozen=True):
@@ -47,12 +74,12 @@ class Feature(Answer, frozen=True):
 class Row(Answer, frozen=True):
     """A process, or the host itself, at a moment."""
 
-    row: Annotated[str, msgspec.Meta(description="its id")]
-    name: str
-    pid: int | None
-    user: Annotated[str, msgspec.Meta(description="empty where it is not recorded")]
-    container: Annotated[str, msgspec.Meta(description="or control group; empty where it is not recorded, or none")]
-    command: Annotated[str, msgspec.Meta(description="empty where it is not recorded")]
+    row: RowId
+    name: RowName
+    pid: Pid
+    user: User
+    container: Container
+    command: Command
     score: Annotated[Number, msgspec.Meta(description="above 1 is anomalous; null where it is not judged yet")]
     role: Role
     basis: Annotated[str, msgspec.Meta(description="what it is compared with: itself, name, starts, all, threshold")]
@@ -61,14 +88,17 @@ class Row(Answer, frozen=True):
     gone_s: Annotated[float, msgspec.Meta(description="since when it has ended; 0 where it is there")]
     took: Annotated[str, msgspec.Meta(description="what it does that is most unusual, in plain words")]
     features: Annotated[list[Feature], msgspec.Meta(description="worst first")]
-    features_left_out: int
+    features_left_out: Annotated[int, msgspec.Meta(description="the number of further features with a value")]
 
 
 class Belief(Answer, frozen=True):
     """The reliability of the findings."""
 
-    sentence: str
-    young: bool
+    sentence: Annotated[
+        str,
+        msgspec.Meta(description="a sentence on how long the model has learned; its wording may change at any time"),
+    ]
+    young: Young
     age_s: Annotated[float, msgspec.Meta(description="for how long the model has learned")]
 
 
@@ -83,50 +113,61 @@ class Growth(Answer, frozen=True):
 class Figure(Answer, frozen=True):
     """A counter of the host that is always shown."""
 
-    label: str
-    feature: str
+    label: Annotated[str, msgspec.Meta(description="a short label of the counter, for people")]
+    feature: Counter
     value: Number
 
 
 class ShortLived(Answer, frozen=True):
     """The number of processes of one name that came and went just before."""
 
-    name: str
-    count: int
+    name: Annotated[str, msgspec.Meta(description="the name of the processes")]
+    count: Annotated[int, msgspec.Meta(description="the number of processes of this name that frames caught")]
 
 
 class Subject(Answer, frozen=True):
     """The main subject of the findings; a page selects it by default."""
 
-    scope: str
-    row: str
-    feature: str
+    scope: Scope
+    row: RowId
+    feature: Counter
 
 
 class Moment(Answer, frozen=True):
     """The findings on a host at a moment: what was slow, and the culprits."""
 
-    host: str
+    host: HostName
     ts: Annotated[float, msgspec.Meta(description="of the frame that was judged, the nearest, in seconds")]
     asked_ts: Annotated[Number, msgspec.Meta(description="the requested moment; null for now")]
-    tick_s: Annotated[float, msgspec.Meta(description="the time between two frames")]
-    live: Annotated[bool, msgspec.Meta(description="whether no moment was requested: it is the newest frame")]
+    tick_s: Tick
+    live: Live
     silent_s: Annotated[float, msgspec.Meta(description="seconds since the newest frame if it is overdue, otherwise 0")]
-    scope: Annotated[str, msgspec.Meta(description="what the rows are")]
+    scope: Scope
     score: Annotated[Number, msgspec.Meta(description="of the frame; above 1 is anomalous")]
     status: Annotated[Status, msgspec.Meta(description="of the host then")]
     sentences: Annotated[list[str], msgspec.Meta(description="what was found, in plain words")]
-    belief: Belief
-    subject: Subject | None
+    belief: Annotated[Belief, msgspec.Meta(description="the reliability of the findings")]
+    subject: Annotated[Subject | None, msgspec.Meta(description="the main subject of the findings; null without one")]
     rows: Annotated[list[Row], msgspec.Meta(description="worst first; then those that are not judged yet")]
-    rows_left_out: int
+    rows_left_out: Annotated[int, msgspec.Meta(description="the number of further rows that are left out")]
     host_row: Annotated[Row | None, msgspec.Meta(description="the host's own counters; null where there are none")]
-    host_summary: list[Figure]
-    short_lived: list[ShortLived]
+    host_summary: Annotated[
+        list[Figure],
+        msgspec.Meta(description="the values of some counters of the host; those without a value are left out"),
+    ]
+    short_lived: Annotated[
+        list[ShortLived],
+        msgspec.Meta(description="the short-lived processes, most frequent names first; empty if they do not matter"),
+    ]
     since: Annotated[Number, msgspec.Meta(description="what was before could not be learned; null where all was")]
     began: Annotated[Number, msgspec.Meta(description="since when it has been so; null where nothing is unusual")]
     began_before: Annotated[bool, msgspec.Meta(description="whether it began before that")]
-    grown: Growth | None
+    grown: Annotated[
+        Growth | None,
+        msgspec.Meta(
+            description="the start of steady growth; null if the counter of the subject has not grown steadily"
+        ),
+    ]
     marks: Annotated[list[MarkNear], msgspec.Meta(description="of the host, near the moment, the newest first")]
     incidents: Annotated[list[OpenIncident], msgspec.Meta(description="of the host, that were open then")]
 
@@ -134,29 +175,29 @@ class Moment(Answer, frozen=True):
 class OneRow(Answer, frozen=True):
     """A row at a moment, with all of its features."""
 
-    host: str
+    host: HostName
     ts: Seconds
     asked_ts: Number
-    tick_s: float
-    live: bool
-    scope: str
-    row: Row
+    tick_s: Tick
+    live: Live
+    scope: Scope
+    row: Annotated[Row, msgspec.Meta(description="the row with all of its features, worst first")]
 
 
 class MomentQuestion(Question, frozen=True):
     """A host and a moment; without `at` the newest frame."""
 
-    host: Text = ""
+    host: WantedHost = ""
     at: Time | None = None
-    rows: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
-    features: Annotated[int, msgspec.Meta(ge=0, le=100)] = 3
+    rows: Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most rows to return")] = 1000
+    features: Annotated[int, msgspec.Meta(ge=0, le=100, description="the most features of a row")] = 3
 
 
 class RowQuestion(Question, frozen=True):
     """A row at a moment; `host` means the host's own counters, if no process has that id."""
 
-    row: Text
-    host: Text = ""
+    row: Annotated[Text, msgspec.Meta(description="the id of the row; `host` for the own counters of the host")]
+    host: WantedHost = ""
     at: Time | None = None
 
 

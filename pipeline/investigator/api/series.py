@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.history.series import CONTEXT_S
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text, Time
-from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.investigator.endpoint import (
+    Answer,
+    Counter,
+    Endpoint,
+    HostName,
+    Number,
+    Question,
+    RowId,
+    Text,
+    Time,
+    WantedHost,
+)
+from laggard.pipeline.investigator.events import MarkNear, OpenIncident
 from laggard.pipeline.investigator.moments import HOST
 from laggard.pipeline.web.errors import RequestError
 
@@ -24,6 +35,29 @@ TIMELINE: Final = "cpu_busy_ratio"
 """The counter of the host that a timeline shows."""
 
 
+Start = Annotated[float, msgspec.Meta(description="the start of the range, seconds since the Unix epoch")]
+Stop = Annotated[float, msgspec.Meta(description="the end of the range, seconds since the Unix epoch")]
+Times = Annotated[list[float], msgspec.Meta(description="the times of the points, seconds since the Unix epoch")]
+Values = Annotated[
+    list[Number], msgspec.Meta(description="the values, or the means of the ticks that make a point; null without one")
+]
+Least = Annotated[list[Number], msgspec.Meta(description="the least of the ticks that make a point; null without one")]
+Greatest = Annotated[
+    list[Number], msgspec.Meta(description="the greatest of the ticks that make a point; null without one")
+]
+UsualTick = Annotated[
+    float, msgspec.Meta(description="the usual time between two frames, in seconds; 0 if it is unknown")
+]
+Step = Annotated[
+    float, msgspec.Meta(description="the time between two points, in seconds; a tick where none is thinned")
+]
+MarksThen = Annotated[list[MarkNear], msgspec.Meta(description="the marks of the host in the range, newest first")]
+IncidentsThen = Annotated[
+    list[OpenIncident],
+    msgspec.Meta(description="the incidents of the host that were open in the range, the one that opened last first"),
+]
+
+
 class Usual(Answer, frozen=True):
     """The baseline of a counter, as it was scored at the moment."""
 
@@ -35,63 +69,69 @@ class Usual(Answer, frozen=True):
 class Band(Answer, frozen=True):
     """The mean of the baseline minus and plus its standard deviation."""
 
-    low: float
-    high: float
+    low: Annotated[float, msgspec.Meta(description="the mean minus the standard deviation, in the unit of the counter")]
+    high: Annotated[float, msgspec.Meta(description="the mean plus the standard deviation, in the unit of the counter")]
 
 
 class Series(Answer, frozen=True):
     """A counter of a row over time. The lists of times and values have the same length, in the order of time."""
 
-    host: str
-    row: str
-    scope: str
-    feature: str
-    begin: float = msgspec.field(name="from")
-    end: float = msgspec.field(name="to")
+    host: HostName
+    row: RowId
+    scope: Annotated[str, msgspec.Meta(description="the kind of the row, as `process` or `host`")]
+    feature: Counter
+    begin: Start = msgspec.field(name="from")
+    end: Stop = msgspec.field(name="to")
     moment: Annotated[Number, msgspec.Meta(description="the requested moment, in seconds; null for none")]
-    ts: list[float]
-    values: Annotated[list[Number], msgspec.Meta(description="or their means; null where it was not there")]
-    low: Annotated[list[Number], msgspec.Meta(description="the least of the ticks that make a point")]
-    high: Annotated[list[Number], msgspec.Meta(description="the greatest of them")]
-    tick_s: float
-    step_s: Annotated[float, msgspec.Meta(description="the time between two points; a tick where none is thinned")]
+    ts: Times
+    values: Values
+    low: Least
+    high: Greatest
+    tick_s: UsualTick
+    step_s: Step
     complete: Annotated[bool, msgspec.Meta(description="whether every tick was read; otherwise ask again soon")]
-    usual: Usual | None
-    band: Band | None
-    marks: list[MarkNear]
-    incidents: list[OpenIncident]
+    usual: Annotated[Usual | None, msgspec.Meta(description="the baseline at the moment; null without one")]
+    band: Annotated[Band | None, msgspec.Meta(description="the usual range of the counter; null without a baseline")]
+    marks: MarksThen
+    incidents: IncidentsThen
 
 
 class Timeline(Answer, frozen=True):
     """A counter of a host over time, with its marks and incidents. Lists are as in `Series`."""
 
-    host: str
-    begin: float = msgspec.field(name="from")
-    end: float = msgspec.field(name="to")
+    host: HostName
+    begin: Start = msgspec.field(name="from")
+    end: Stop = msgspec.field(name="to")
     first_ts: Annotated[float, msgspec.Meta(description="of the oldest frame that is there, in seconds")]
     last_ts: Annotated[float, msgspec.Meta(description="of the newest frame")]
-    feature: str
-    ts: list[float]
-    values: list[Number]
-    low: list[Number]
-    high: list[Number]
-    tick_s: float
-    step_s: float
-    complete: bool
-    marks: list[MarkNear]
-    incidents: list[OpenIncident]
+    feature: Counter
+    ts: Times
+    values: Values
+    low: Least
+    high: Greatest
+    tick_s: UsualTick
+    step_s: Step
+    complete: Annotated[
+        bool, msgspec.Meta(description="whether all samples of the frames were read; otherwise request them again soon")
+    ]
+    marks: MarksThen
+    incidents: IncidentsThen
 
 
-Points = Annotated[int, msgspec.Meta(ge=10, le=20_000)]
+Points = Annotated[
+    int, msgspec.Meta(ge=10, le=20_000, description="the most points, without those that break the line")
+]
 
 
 class SeriesQuestion(Question, frozen=True):
     """A counter, a moment and a time range; by default from 4 hours before the moment to 5 minutes after it."""
 
-    row: Text
-    feature: Text
-    host: Text = ""
-    scope: Text = "process"
+    row: Annotated[
+        Text, msgspec.Meta(description="the id of the row; with scope `host`, `host` is the own row of the host")
+    ]
+    feature: Annotated[Text, msgspec.Meta(description="the name of the counter")]
+    host: WantedHost = ""
+    scope: Annotated[Text, msgspec.Meta(description="the kind of the row, as `process` or `host`")] = "process"
     at: Time | None = None
     begin: Time | None = msgspec.field(name="from", default=None)
     end: Time | None = msgspec.field(name="to", default=None)
@@ -101,7 +141,7 @@ class SeriesQuestion(Question, frozen=True):
 class TimelineQuestion(Question, frozen=True):
     """A host and a time range; by default all recorded frames."""
 
-    host: Text = ""
+    host: WantedHost = ""
     begin: Time | None = msgspec.field(name="from", default=None)
     end: Time | None = msgspec.field(name="to", default=None)
     points: Points = 500
