@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
+from laggard.pipeline.core.records.frame import WishKind
 from laggard.pipeline.core.records.limits import MAX_KEY
 from laggard.pipeline.core.topics import APPLICATIONS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.history.rebuilding import known_keys
-from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
+from laggard.pipeline.investigator.endpoint import Answer, Counter, HostName, Number, Seconds, Text
 from laggard.pipeline.methods.applications.metrics import metric_parts
 from laggard.pipeline.methods.applications.report import (
     REASONS,
@@ -58,9 +59,21 @@ PerformanceWords = Annotated[
 Equation = Annotated[
     str, msgspec.Meta(description="the model as an equation with units; in words if it is no equation")
 ]
+Reason = Annotated[
+    str, msgspec.Meta(description="the reason to build the model: `first`, `grown`, `changed`, `poor`, `wish` or other")
+]
 ReasonWords = Annotated[str, msgspec.Meta(description="the reason to build the model, in words")]
-WishKind = Annotated[
-    Literal["pin", "ban", "free"],
+Present = Annotated[bool, msgspec.Meta(description="whether it is about the present; false for replayed recordings")]
+TierName = Annotated[
+    str, msgspec.Meta(description="the common name of hosts that do the same work, without numbers: `web`")
+]
+WantedPerformance = Annotated[
+    Text, msgspec.Meta(description="the performance metric; empty for the most important one")
+]
+WantedModel = Annotated[Text, msgspec.Meta(description="the id of the model; empty for the present one")]
+MostCandidates = Annotated[Most, msgspec.Meta(description="the most candidates to return, the best ones")]
+KindOfWish = Annotated[
+    WishKind,
     msgspec.Meta(description="`pin`: always in the models; `ban`: never in them; `free`: neither"),
 ]
 
@@ -69,18 +82,23 @@ class Metric(Answer, frozen=True):
     """A metric, its parts and its description."""
 
     metric: Annotated[str, msgspec.Meta(description="its name in wishes: `web-1/nginx:cpu_wait_ratio`")]
-    host: str
-    row: str
-    feature: str
-    resource: Literal["cpu", "memory", "disk", "network", "lock", ""]
+    host: HostName
+    row: Annotated[str, msgspec.Meta(description="the host, `web-1`, or all its processes of one name: `web-1/nginx`")]
+    feature: Counter
+    resource: Annotated[
+        Literal["cpu", "memory", "disk", "network", "lock", ""],
+        msgspec.Meta(description="the resource that it measures; empty if unknown"),
+    ]
     resource_named: Annotated[str, msgspec.Meta(description="the resource in plain words")]
-    description: str
+    description: Annotated[
+        str, msgspec.Meta(description="the metric in plain words; the wording may change at any time")
+    ]
 
 
 class Term(Answer, frozen=True):
     """A metric in a model, chosen in phase 2."""
 
-    metric: Metric
+    metric: Annotated[Metric, msgspec.Meta(description="the metric in the model")]
     coefficient: Number
     effect: Annotated[str, msgspec.Meta(description="what more of it brings; empty in a model that is no equation")]
     family: Annotated[list[str], msgspec.Meta(description="metrics that say the same")]
@@ -89,7 +107,7 @@ class Term(Answer, frozen=True):
 class Candidate(Answer, frozen=True):
     """A candidate metric for a model, found in phase 1."""
 
-    metric: Metric
+    metric: Annotated[Metric, msgspec.Meta(description="the candidate metric")]
     r: Number
     p_value: Number
     chosen: Annotated[bool, msgspec.Meta(description="whether it is in the model")]
@@ -98,57 +116,65 @@ class Candidate(Answer, frozen=True):
 class OneModel(Answer, frozen=True):
     """A performance model."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(description="the id of the model")]
     ts: Seconds
-    performance: str
+    performance: PerformanceMetric
     named: Annotated[str, msgspec.Meta(description="the performance metric in plain words")]
     kind: Annotated[str, msgspec.Meta(description="linear, neighbours, tree or boosting")]
     kind_named: str
-    equation: str
-    terms: list[Term]
+    equation: Equation
+    terms: Annotated[list[Term], msgspec.Meta(description="its metrics, in the order of their selection")]
     r2: Number
     p_value: Number
     begin_ts: Number
     end_ts: Number
-    samples: int
+    samples: Annotated[int, msgspec.Meta(description="the number of intervals in its training data")]
     reason: Annotated[str, msgspec.Meta(description="why it was built: first, grown, changed, poor, wish, ...")]
-    reason_text: str
+    reason_text: Annotated[
+        str,
+        msgspec.Meta(
+            description="the reason to build it, in words, with the p-value of the test that rejected the model before"
+        ),
+    ]
     changed: Annotated[str, msgspec.Meta(description="what is different against the model before; empty for the first")]
-    live: bool
+    live: Present
 
 
 class Parameter(Answer, frozen=True):
     """A setting in effect."""
 
-    setting: str
-    value: str
+    setting: Annotated[str, msgspec.Meta(description="the name of the setting: `regression.window`")]
+    value: Annotated[str, msgspec.Meta(description="its value as text for people")]
     place: Annotated[str, msgspec.Meta(description="where it was given")]
-    help: str
+    help: Annotated[str, msgspec.Meta(description="its description, for people")]
 
 
 class Source(Answer, frozen=True):
     """A source of an application's performance, or of further metrics."""
 
-    name: str
-    kind: str
+    name: Annotated[str, msgspec.Meta(description="the name of the source in the settings")]
+    kind: Annotated[str, msgspec.Meta(description="the kind of the source: `prometheus`, `lines` or `log`")]
     reads: Annotated[list[str], msgspec.Meta(description="pages, servers or files")]
-    interval_s: float
+    interval_s: Annotated[float, msgspec.Meta(description="the time between two reports of the source, in seconds")]
 
 
 class Waiting(Answer, frozen=True):
     """A wish that takes effect at the next interval."""
 
-    metric: Metric
-    wish: Literal["pin", "ban", "free"]
+    metric: Annotated[Metric, msgspec.Meta(description="the metric that the wish is about")]
+    wish: KindOfWish
+
+
+WaitingWishes = Annotated[list[Waiting], msgspec.Meta(description="the wishes that take effect at the next interval")]
 
 
 class Rebuilt(Answer, frozen=True):
     """The build of a model: its time and its reason."""
 
     ts: Seconds
-    performance: str
-    reason: str
-    reason_text: str
+    performance: PerformanceMetric
+    reason: Reason
+    reason_text: ReasonWords
 
 
 def metric(name: str) -> Metric:

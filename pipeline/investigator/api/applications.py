@@ -12,13 +12,18 @@ from laggard.pipeline.core.topics import APPLICATIONS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.applications import (
+    ApplicationKey,
     ApplicationName,
     Metric,
     Most,
     Parameter,
+    PerformanceMetric,
+    PerformanceWords,
+    ReasonWords,
     Rebuilt,
     Source,
-    Waiting,
+    TierName,
+    WaitingWishes,
     host_patterns,
     metric,
     metrics_by_host,
@@ -30,7 +35,7 @@ from laggard.pipeline.investigator.applications import (
     terms_of,
     waiting,
 )
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Time
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, HostName, Number, Question, Time
 from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.methods.applications.queries import known_metrics, past_models
 from laggard.pipeline.methods.applications.report import REASONS
@@ -54,18 +59,18 @@ if TYPE_CHECKING:
 class Standing(Answer, frozen=True):
     """The present model of a performance metric."""
 
-    performance: str
-    named: str
+    performance: PerformanceMetric
+    named: PerformanceWords
     ts: Annotated[float, msgspec.Meta(description="when it was built, seconds since the Unix epoch")]
     r2: Number
     terms: Annotated[list[str], msgspec.Meta(description="the metrics in it")]
-    reason_text: str
+    reason_text: ReasonWords
 
 
 class OneApplication(Answer, frozen=True):
     """An application."""
 
-    application: str
+    application: ApplicationKey
     models: Annotated[list[Standing], msgspec.Meta(description="none where there is no model yet")]
     incidents: Annotated[list[OpenIncident], msgspec.Meta(description="those that are open: it is slow")]
 
@@ -73,22 +78,22 @@ class OneApplication(Answer, frozen=True):
 class Step(Answer, frozen=True):
     """A missing prerequisite, and how to provide it."""
 
-    lacks: str
+    lacks: Annotated[str, msgspec.Meta(description="the missing prerequisite, in words")]
     do: Annotated[str, msgspec.Meta(description="what to type, or to write into the file of settings")]
 
 
 class Applications(Answer, frozen=True):
     """The recorded applications."""
 
-    applications: list[OneApplication]
-    left_out: int
+    applications: Annotated[list[OneApplication], msgspec.Meta(description="the applications, sorted by name")]
+    left_out: Annotated[int, msgspec.Meta(description="the number of further applications that are left out")]
     steps: Annotated[list[Step], msgspec.Meta(description="what to do where there is none")]
 
 
 class ApplicationsQuestion(Question, frozen=True):
     """The most applications to return."""
 
-    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most applications to return")] = 100
 
 
 def applications(reading: Reading, question: ApplicationsQuestion) -> Applications:
@@ -127,16 +132,16 @@ def _standing(model: ModelOutput) -> Standing:
 class Host(Answer, frozen=True):
     """A host that serves an application, from its recorded counters."""
 
-    host: str
-    tier: str
+    host: HostName
+    tier: TierName
     metrics: Annotated[int, msgspec.Meta(description="how many")]
 
 
 class Performance(Answer, frozen=True):
     """A measured performance metric."""
 
-    performance: str
-    named: str
+    performance: PerformanceMetric
+    named: PerformanceWords
     value: Annotated[Number, msgspec.Meta(description="the newest")]
     explained: Annotated[bool, msgspec.Meta(description="whether a model is built of it")]
 
@@ -144,18 +149,20 @@ class Performance(Answer, frozen=True):
 class Configuration(Answer, frozen=True):
     """The inputs and parameters of an application's models."""
 
-    application: str
+    application: ApplicationKey
     sources: Annotated[list[Source], msgspec.Meta(description="of its performance, by the settings of this page")]
     patterns: Annotated[list[str], msgspec.Meta(description="applications.hosts of these settings")]
     pattern: Annotated[str, msgspec.Meta(description="applications.pattern of these settings")]
     hosts: Annotated[list[Host], msgspec.Meta(description="those that are recorded")]
-    performance: list[Performance]
+    performance: Annotated[
+        list[Performance], msgspec.Meta(description="the performance metrics of the newest interval; empty without one")
+    ]
     interval_s: Annotated[Number, msgspec.Meta(description="of its performance")]
     ts: Annotated[Number, msgspec.Meta(description="the end of the newest interval")]
     parameters: Annotated[list[Parameter], msgspec.Meta(description="of the models, by the settings of this page")]
-    pinned: list[Metric]
-    banned: list[Metric]
-    waiting: list[Waiting]
+    pinned: Annotated[list[Metric], msgspec.Meta(description="the metrics that are always in the models, on request")]
+    banned: Annotated[list[Metric], msgspec.Meta(description="the metrics that are never in the models, on request")]
+    waiting: WaitingWishes
     steps: Annotated[list[Step], msgspec.Meta(description="what is lacking for a model, and what to do about it")]
 
 
@@ -230,10 +237,16 @@ def _serve(application: str) -> Step:
 class Tracked(Answer, frozen=True):
     """A performance metric: its measured values and the predictions of its models, one of each per time."""
 
-    performance: str
-    named: str
-    value: list[Number]
-    predicted: list[Number]
+    performance: PerformanceMetric
+    named: PerformanceWords
+    value: Annotated[
+        list[Number],
+        msgspec.Meta(description="the measured value of each interval, in the unit of the metric; null without one"),
+    ]
+    predicted: Annotated[
+        list[Number],
+        msgspec.Meta(description="the prediction for each interval, before the models learned it; null without one"),
+    ]
     p_value: Annotated[list[Number], msgspec.Meta(description="that the newest errors are of the model")]
     r2: Annotated[list[Number], msgspec.Meta(description="of the newest intervals")]
 
@@ -241,11 +254,21 @@ class Tracked(Answer, frozen=True):
 class Tracking(Answer, frozen=True):
     """An application over time."""
 
-    application: str
+    application: ApplicationKey
     ts: Annotated[list[float], msgspec.Meta(description="the ends of its intervals, seconds since the Unix epoch")]
-    tracked: list[Tracked]
-    rebuilt: list[Rebuilt]
-    incidents: list[OpenIncident]
+    tracked: Annotated[
+        list[Tracked],
+        msgspec.Meta(description="the metrics of `regression.performance` that were measured in the range"),
+    ]
+    rebuilt: Annotated[
+        list[Rebuilt], msgspec.Meta(description="the models that were built in the range, in the order of time")
+    ]
+    incidents: Annotated[
+        list[OpenIncident],
+        msgspec.Meta(
+            description="the incidents of the application that were open in the range, the one that opened last first"
+        ),
+    ]
     interval_s: Number
     own: Annotated[
         bool,
@@ -261,7 +284,7 @@ class TrackingQuestion(Question, frozen=True):
     application: ApplicationName
     begin: Time | None = msgspec.field(default=None, name="from")
     end: Time | None = msgspec.field(default=None, name="to")
-    most: Most = 2000
+    most: Annotated[Most, msgspec.Meta(description="the most intervals to return, the newest ones")] = 2000
 
 
 def tracking(reading: Reading, question: TrackingQuestion) -> Tracking:

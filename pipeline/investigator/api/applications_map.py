@@ -8,12 +8,16 @@ import msgspec
 
 from laggard.pipeline.investigator.api.applications_models import chosen_model, course_of
 from laggard.pipeline.investigator.applications import (
+    ApplicationKey,
     ApplicationName,
     Candidate,
     Metric,
-    Most,
+    MostCandidates,
     OneModel,
     Term,
+    TierName,
+    WantedModel,
+    WantedPerformance,
     candidate,
     host_patterns,
     metric,
@@ -23,7 +27,7 @@ from laggard.pipeline.investigator.applications import (
     term,
     terms_of,
 )
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, HostName, Number, Question
 from laggard.pipeline.methods.applications.metrics import metric_parts
 from laggard.pipeline.methods.applications.queries import known_metrics
 from laggard.pipeline.methods.applications.text import ScoredInterval
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 class Suspected(Answer, frozen=True):
     """A metric that is a likely sign of the present shortage."""
 
-    metric: Metric
+    metric: Annotated[Metric, msgspec.Meta(description="the metric that shows the shortage")]
     value: Number
     mean: Annotated[Number, msgspec.Meta(description="what was usual")]
     standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
@@ -50,7 +54,7 @@ class Suspected(Answer, frozen=True):
 class Placed(Answer, frozen=True):
     """A host, with its metrics from both phases."""
 
-    host: str
+    host: HostName
     metrics: Annotated[int, msgspec.Meta(description="how many it has")]
     phase_1: Annotated[list[Candidate], msgspec.Meta(description="that the model was chosen from, the best first")]
     phase_2: Annotated[list[Term], msgspec.Meta(description="that are in the model")]
@@ -60,18 +64,25 @@ class Placed(Answer, frozen=True):
 class Tier(Answer, frozen=True):
     """Hosts that do the same work."""
 
-    tier: str
-    hosts: list[Placed]
+    tier: TierName
+    hosts: Annotated[list[Placed], msgspec.Meta(description="the hosts, sorted by name")]
 
 
 class Map(Answer, frozen=True):
     """The hosts of an application, with the metrics of a model placed on them."""
 
-    application: str
-    model: OneModel
-    tiers: list[Tier]
-    performance: list[str]
-    slow: bool
+    application: ApplicationKey
+    model: Annotated[OneModel, msgspec.Meta(description="the model whose metrics are placed on the hosts")]
+    tiers: Annotated[
+        list[Tier],
+        msgspec.Meta(
+            description="the tiers in the order of `applications.hosts`, then the others by the names of their hosts"
+        ),
+    ]
+    performance: Annotated[
+        list[str], msgspec.Meta(description="the performance metrics that have a model, the most important first")
+    ]
+    slow: Annotated[bool, msgspec.Meta(description="whether the score of the newest interval is above 1")]
     sentence: Annotated[str, msgspec.Meta(description="the bottleneck and its place while it is slow; otherwise empty")]
 
 
@@ -79,9 +90,9 @@ class MapQuestion(Question, frozen=True):
     """An application, a performance metric and a model; by default the first metric and its present model."""
 
     application: ApplicationName
-    performance: Text = ""
-    model: Text = ""
-    most_candidates: Most = 100
+    performance: WantedPerformance = ""
+    model: WantedModel = ""
+    most_candidates: MostCandidates = 100
 
 
 def diagnosis(reading: Reading, question: MapQuestion) -> Map:

@@ -13,13 +13,19 @@ from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.applications import (
+    ApplicationKey,
     ApplicationName,
     Candidate,
     Metric,
     Most,
+    MostCandidates,
     OneModel,
+    PerformanceMetric,
+    PerformanceWords,
     Rebuilt,
-    Waiting,
+    WaitingWishes,
+    WantedModel,
+    WantedPerformance,
     candidate,
     metric,
     one_model,
@@ -50,7 +56,12 @@ if TYPE_CHECKING:
 
 DAY_S: Final = 86_400.0
 
-MetricName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC)]
+MetricName = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=MAX_METRIC, description="the name of the metric: `web-1/nginx:cpu_wait_ratio`"
+    ),
+]
 
 
 # Analysis.
@@ -59,16 +70,20 @@ MetricName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC)]
 class Models(Answer, frozen=True):
     """The models of an application, and the candidates of one of them."""
 
-    application: str
+    application: ApplicationKey
     models: Annotated[list[OneModel], msgspec.Meta(description="the newest first; the first holds")]
-    left_out: int
+    left_out: Annotated[int, msgspec.Meta(description="the number of older models that are left out")]
     model: Annotated[str, msgspec.Meta(description="the id of the one that these candidates are of")]
     candidates: Annotated[list[Candidate], msgspec.Meta(description="the best first")]
     candidates_left_out: int
     performance: Annotated[list[str], msgspec.Meta(description="the performance metrics that there are models of")]
-    pinned: list[str]
-    banned: list[str]
-    waiting: list[Waiting]
+    pinned: Annotated[
+        list[str], msgspec.Meta(description="the names of the metrics that are always in the models, on request")
+    ]
+    banned: Annotated[
+        list[str], msgspec.Meta(description="the names of the metrics that are never in the models, on request")
+    ]
+    waiting: WaitingWishes
 
 
 class ModelsQuestion(Question, frozen=True):
@@ -78,11 +93,11 @@ class ModelsQuestion(Question, frozen=True):
     """
 
     application: ApplicationName
-    performance: Text = ""
-    model: Text = ""
+    performance: WantedPerformance = ""
+    model: WantedModel = ""
     since: Time | None = None
-    most: Annotated[int, msgspec.Meta(ge=1, le=500)] = 50
-    most_candidates: Most = 100
+    most: Annotated[int, msgspec.Meta(ge=1, le=500, description="the most models to return, the newest ones")] = 50
+    most_candidates: MostCandidates = 100
 
 
 def models(reading: Reading, question: ModelsQuestion) -> Models:
@@ -153,13 +168,18 @@ def chosen_model(course: Course, identity: str) -> ModelOutput:
 class MetricSeries(Answer, frozen=True):
     """A metric and the performance over time."""
 
-    metric: Metric
-    performance: str
-    named: str
-    ts: list[float]
+    metric: Annotated[Metric, msgspec.Meta(description="the metric")]
+    performance: PerformanceMetric
+    named: PerformanceWords
+    ts: Annotated[list[float], msgspec.Meta(description="the ends of the intervals, seconds since the Unix epoch")]
     values: Annotated[list[Number], msgspec.Meta(description="its mean over each interval")]
     measured: Annotated[list[Number], msgspec.Meta(description="the performance in each interval")]
-    rebuilt: list[Rebuilt]
+    rebuilt: Annotated[
+        list[Rebuilt],
+        msgspec.Meta(
+            description="the models of this performance metric that were built in the range, in the order of time"
+        ),
+    ]
     interval_s: Number
 
 
@@ -168,10 +188,10 @@ class SeriesQuestion(Question, frozen=True):
 
     application: ApplicationName
     metric: MetricName
-    performance: Text = ""
+    performance: WantedPerformance = ""
     begin: Time | None = msgspec.field(default=None, name="from")
     end: Time | None = msgspec.field(default=None, name="to")
-    most: Most = 2000
+    most: Annotated[Most, msgspec.Meta(description="the most intervals to return, the newest ones")] = 2000
 
 
 def series(reading: Reading, question: SeriesQuestion) -> MetricSeries:
@@ -227,7 +247,12 @@ def _unknown_metric(application: str, name: str, known: Sequence[str]) -> Reques
 class Metrics(Answer, frozen=True):
     """Metrics of an application."""
 
-    metrics: list[Metric]
+    metrics: Annotated[
+        list[Metric],
+        msgspec.Meta(
+            description="the metrics whose names are most similar to `like`, best first; without it the first by name"
+        ),
+    ]
     known: Annotated[int, msgspec.Meta(description="how many it has")]
 
 
@@ -235,8 +260,10 @@ class MetricsQuestion(Question, frozen=True):
     """An application, and a text that the names of metrics resemble."""
 
     application: ApplicationName
-    like: Text = ""
-    most: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+    like: Annotated[
+        Text, msgspec.Meta(description="a text that the names of metrics resemble; empty for the first by name")
+    ] = ""
+    most: Annotated[int, msgspec.Meta(ge=1, le=100, description="the most metrics to return")] = 20
 
 
 def metrics(reading: Reading, question: MetricsQuestion) -> Metrics:
@@ -253,7 +280,12 @@ def metrics(reading: Reading, question: MetricsQuestion) -> Metrics:
 class WhatIf(Answer, frozen=True):
     """Predictions for a hypothetical value, in sentences."""
 
-    sentences: list[str]
+    sentences: Annotated[
+        list[str],
+        msgspec.Meta(
+            description="the prediction of each model that has the metric, then the conditions, in sentences for people"
+        ),
+    ]
 
 
 class WhatIfQuestion(Question, frozen=True):
@@ -261,7 +293,7 @@ class WhatIfQuestion(Question, frozen=True):
 
     application: ApplicationName
     metric: MetricName
-    value: float
+    value: Annotated[float, msgspec.Meta(description="the hypothetical value, in the base unit of the metric")]
 
 
 def what_if_told(reading: Reading, question: WhatIfQuestion) -> WhatIf:

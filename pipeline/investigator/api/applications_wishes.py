@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -10,7 +10,9 @@ from laggard.pipeline.core.records import RecordError, Wish
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.investigator.api.applications_models import MetricName  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.applications import (
+    ApplicationKey,
     ApplicationName,
+    KindOfWish,
     Metric,
     metric,
     unknown,
@@ -32,16 +34,16 @@ class NewWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     application: ApplicationName
     metric: MetricName
-    wish: Literal["pin", "ban", "free"]
+    wish: KindOfWish
 
 
 class Wished(Answer, frozen=True):
     """A new wish; it takes effect at the application's next interval."""
 
-    application: str
+    application: ApplicationKey
     ts: Seconds
-    metric: Metric
-    wish: Literal["pin", "ban", "free"]
+    metric: Annotated[Metric, msgspec.Meta(description="the metric that the wish is about")]
+    wish: KindOfWish
 
 
 def set_wish(reading: Reading, _: Question, new: NewWish) -> Wished:
