@@ -38,14 +38,16 @@ class DeadLetterHead(Answer, frozen=True):
     """A dead letter: a record that could not be used."""
 
     partition: Annotated[int, msgspec.Meta(description="of the dead letters")]
-    offset: int
-    key: str
+    offset: Annotated[int, msgspec.Meta(description="its offset in that partition")]
+    key: Annotated[str, msgspec.Meta(description="the key of the original record, with unprintable characters escaped")]
     ts: Annotated[float | None, msgspec.Meta(description="its own time; null where it could not be read")]
-    operator: str
+    operator: Annotated[str, msgspec.Meta(description="the operator that rejected the record")]
     topic: Annotated[str, msgspec.Meta(description="where it was")]
     place: Annotated[str, msgspec.Meta(description="and where in it: laggard.counters[0]@1042")]
-    reason: str
-    bytes: int
+    reason: Annotated[str, msgspec.Meta(description="the error, and the value that was expected")]
+    bytes: Annotated[
+        int, msgspec.Meta(description="the size of the original value in bytes, even if only its beginning was kept")
+    ]
     replay_of: Annotated[
         str, msgspec.Meta(description="the place of the record of which it is the replay; empty for none")
     ]
@@ -55,32 +57,35 @@ class DeadLetters(Answer, frozen=True):
     """The newest dead letters, latest times first."""
 
     there: Annotated[int, msgspec.Meta(description="how many there are; where not all were read, at most")]
-    letters: list[DeadLetterHead]
+    letters: Annotated[list[DeadLetterHead], msgspec.Meta(description="the newest dead letters, latest times first")]
 
 
 class LettersQuestion(Question, frozen=True):
     """The most dead letters to return."""
 
-    most: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
+    most: Annotated[int, msgspec.Meta(ge=1, le=200, description="the most dead letters to return")] = 50
 
 
 class DeadLetterHeader(Answer, frozen=True):
     """A header of the record."""
 
-    name: str
-    value: str
+    name: Annotated[str, msgspec.Meta(description="the name of the header, with unprintable characters escaped")]
+    value: Annotated[
+        str,
+        msgspec.Meta(description="its value as UTF-8 text, cut after 4096 bytes, with unprintable characters escaped"),
+    ]
 
 
 class DeadLetterWhole(Answer, frozen=True):
     """A dead letter with all details."""
 
-    letter: DeadLetterHead
-    headers: list[DeadLetterHeader]
+    letter: Annotated[DeadLetterHead, msgspec.Meta(description="the same data as in the list")]
+    headers: Annotated[list[DeadLetterHeader], msgspec.Meta(description="the headers of the original record")]
     decoded: Annotated[str, msgspec.Meta(description="its content, if it is readable; otherwise empty")]
     wrong: Annotated[str, msgspec.Meta(description="what is wrong with it as a record of laggard; otherwise empty")]
     text: Annotated[str, msgspec.Meta(description=f"its first {SHOWN_BYTES} bytes as UTF-8")]
     hex: Annotated[str, msgspec.Meta(description="the same in hexadecimal digits")]
-    shown_bytes: int
+    shown_bytes: Annotated[int, msgspec.Meta(description="the number of bytes in `text` and `hex`")]
     replayable: Annotated[str, msgspec.Meta(description="why it cannot be sent again; empty where it can")]
     replayed_ts: Annotated[float | None, msgspec.Meta(description="when it was; null where it was not")]
     returned: Annotated[DeadLetterHead | None, msgspec.Meta(description="as which it came back")]
@@ -89,22 +94,22 @@ class DeadLetterWhole(Answer, frozen=True):
 class LetterQuestion(Question, frozen=True):
     """A dead letter, by its partition and offset among the dead letters."""
 
-    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62, description="the offset of the dead letter")]
+    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="the partition of the dead letter")] = 0
 
 
 class NewReplay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A request to replay a dead letter, once."""
 
-    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62, description="the offset of the dead letter")]
+    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="the partition of the dead letter")] = 0
 
 
 class Replay(Answer, frozen=True):
     """A replayed record."""
 
-    topic: str
-    key: str
+    topic: Annotated[str, msgspec.Meta(description="the full name of the topic to which the record was sent")]
+    key: Annotated[str, msgspec.Meta(description="the key of the record")]
     ts: Number
 
 

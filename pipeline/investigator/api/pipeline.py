@@ -52,12 +52,15 @@ ASKING_S: Final = 1.0
 MOST_METRICS_BYTES: Final = 64 << 20
 
 
+TopicName = Annotated[str, msgspec.Meta(description="the full name of the topic: `laggard.counters`")]
+
+
 class PipelineTask(Answer, frozen=True):
     """An operator on one partition."""
 
-    operator: str
-    topic: str
-    partition: int
+    operator: Annotated[str, msgspec.Meta(description="the name of the operator, or of a stage: `incidents`")]
+    topic: TopicName
+    partition: Annotated[int, msgspec.Meta(description="the number of the partition")]
     position: Annotated[int, msgspec.Meta(description="the first offset that is not processed and committed")]
     end: Annotated[int, msgspec.Meta(description="the offset of the next record")]
     lag_records: Annotated[
@@ -85,7 +88,7 @@ class PipelineTask(Answer, frozen=True):
 class PipelineWorker(Answer, frozen=True):
     """The worker on this machine."""
 
-    pid: int
+    pid: Annotated[int, msgspec.Meta(description="its process id; 0 if it has just started")]
     since: Seconds
     answers: Annotated[bool, msgspec.Meta(description="whether it has answered with its own state")]
 
@@ -95,21 +98,25 @@ class Pipeline(Answer, frozen=True):
 
     ts: Seconds
     bus: Annotated[str, msgspec.Meta(description="where it is")]
-    tasks: list[PipelineTask]
+    tasks: Annotated[list[PipelineTask], msgspec.Meta(description="a task for each operator and partition")]
     worker: Annotated[PipelineWorker | None, msgspec.Meta(description="on this machine; null for none")]
 
 
 class PipelineTopic(Answer, frozen=True):
     """A topic, and its differences from the expected configuration."""
 
-    name: str
-    holds: str
-    key: str
+    name: TopicName
+    holds: Annotated[str, msgspec.Meta(description="the content of its records, in words")]
+    key: Annotated[str, msgspec.Meta(description="the kind of the keys of its records: `host`")]
     partitions: Annotated[int | None, msgspec.Meta(description="null where it is missing, or may not be seen")]
-    records: int | None
+    records: Annotated[
+        int | None, msgspec.Meta(description="the most records that it may hold; null if that is unknown")
+    ]
     bytes: Annotated[float | None, msgspec.Meta(description="estimated by the size of the newest records' values")]
     retention_s: Annotated[float | None, msgspec.Meta(description="null for the newest record of each key")]
-    compacted: bool
+    compacted: Annotated[
+        bool, msgspec.Meta(description="whether the newest record of each key is kept without a time limit")
+    ]
     oldest_ts: Number
     newest_ts: Number
     differences: Annotated[list[str], msgspec.Meta(description="in what it is not as wanted, and what to do")]
@@ -119,7 +126,9 @@ class PipelineTopics(Answer, frozen=True):
     """The topics."""
 
     ts: Seconds
-    topics: list[PipelineTopic]
+    topics: Annotated[
+        list[PipelineTopic], msgspec.Meta(description="the topics of laggard; on Kafka with those of snapshots")
+    ]
 
 
 # Tasks.

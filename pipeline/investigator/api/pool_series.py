@@ -9,8 +9,15 @@ import msgspec
 from laggard.pipeline.core.topics import POOLS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import CONTEXT_S
-from laggard.pipeline.investigator.api.pools import PoolMerge, PoolQuestion, merge_of, output_of, recent_members
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text, Time
+from laggard.pipeline.investigator.api.pools import (
+    LevelPath,
+    PoolMerge,
+    PoolQuestion,
+    merge_of,
+    output_of,
+    recent_members,
+)
+from laggard.pipeline.investigator.endpoint import Answer, Counter, Endpoint, Number, Text, Time
 from laggard.pipeline.methods.pools.dendrogram import places, short_labels
 from laggard.pipeline.methods.pools.series import BIN_S, LONGEST_S, beside, cluster, read_means
 from laggard.pipeline.web.errors import RequestError
@@ -28,17 +35,20 @@ AFTER_S: Final = 600.0
 class PoolLine(Answer, frozen=True):
     """The means of a member or a group."""
 
-    label: str
-    name: str
-    values: list[Number]
+    label: Annotated[str, msgspec.Meta(description="the label of the member or group in the dendrogram")]
+    name: Annotated[str, msgspec.Meta(description="a short name, unique in its level")]
+    values: Annotated[
+        list[Number],
+        msgspec.Meta(description="the mean in each bin, in the unit of the feature; null without a measurement"),
+    ]
 
 
 class PoolSeries(Answer, frozen=True):
     """Members, and the others of the pool at the same time: means over bins of `bin_s` seconds."""
 
-    feature: str
-    level: str
-    bin_s: float
+    feature: Counter
+    level: LevelPath
+    bin_s: Annotated[float, msgspec.Meta(description="the length of a bin, in seconds")]
     ts: Annotated[list[float], msgspec.Meta(description="the middle of each bin")]
     lines: Annotated[list[PoolLine], msgspec.Meta(description="those farthest from the others, at most 5")]
     chosen: Annotated[int, msgspec.Meta(description="how many were asked for")]
@@ -62,7 +72,9 @@ class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_"
         str,
         msgspec.Meta(description="one more: then it is about the smallest cluster that has both", max_length=4096),
     ] = ""
-    feature: Text = ""
+    feature: Annotated[
+        Text, msgspec.Meta(description="the name of the feature; empty for the most distinctive one")
+    ] = ""
     from_: Time | None = None
     to: Time | None = None
 

@@ -17,7 +17,17 @@ from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.investigator.caching import Cache
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Time
+from laggard.pipeline.investigator.endpoint import (
+    Answer,
+    Counter,
+    Endpoint,
+    Number,
+    Question,
+    Seconds,
+    Sentence,
+    Time,
+    Young,
+)
 from laggard.pipeline.methods.pools.dendrogram import highest, places, ticks
 from laggard.pipeline.methods.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
 from laggard.pipeline.methods.pools.method import pool_stage
@@ -45,10 +55,20 @@ _RECENT: Final = 64
 """The number of newest records of a pool whose features are offered: enough for all hosts that report it."""
 
 
+PoolName = Annotated[str, msgspec.Meta(description="the name of the pool")]
+PoolPrinted = Annotated[str, msgspec.Meta(description="the name of the pool, with unprintable characters escaped")]
+LevelPath = Annotated[
+    str, msgspec.Meta(description="the path of the group whose members are compared; empty at the top")
+]
+Place = Annotated[
+    float, msgspec.Meta(description="the place along the axis: the first leaf is at 0, the next one at 1")
+]
+
+
 class PoolFeature(Answer, frozen=True):
     """A feature that sets a member apart."""
 
-    feature: str
+    feature: Counter
     value: Number
     mean: Annotated[float | None, msgspec.Meta(description="the pool's usual")]
     standard_deviation: Number
@@ -59,8 +79,14 @@ class Deviating(Answer, frozen=True):
     """Members that deviate from the others."""
 
     rows: Annotated[list[str], msgspec.Meta(description="ids; of a group its path")]
-    name: str
-    kind: Literal["spike", "busy", "leak", "stuck", "slower", "left", "younger", "different"]
+    name: Annotated[str, msgspec.Meta(description="the name of the member or group")]
+    kind: Annotated[
+        Literal["spike", "busy", "leak", "stuck", "slower", "left", "younger", "different"],
+        msgspec.Meta(
+            description="more work for a while (`spike`) or still (`busy`), growth (`leak`), no work (`stuck`), delay "
+            "(`slower`), departure (`left`), later start (`younger`), other differences (`different`)"
+        ),
+    ]
     harmless: Annotated[bool, msgspec.Meta(description="whether it is no trouble")]
     score: Number
     height: Annotated[float | None, msgspec.Meta(description="at which they merge with others in the dendrogram")]
@@ -68,26 +94,30 @@ class Deviating(Answer, frozen=True):
     begin_ts: Number
     end_ts: Annotated[float | None, msgspec.Meta(description="null while it lasts")]
     level: Annotated[str, msgspec.Meta(description="path of the group inside which they deviate; empty at the top")]
-    features: list[PoolFeature]
-    sentence: str
+    features: Annotated[list[PoolFeature], msgspec.Meta(description="the most distinctive features, worst first")]
+    sentence: Sentence
 
 
 class PoolStanding(Answer, frozen=True):
     """The state of a pool."""
 
-    pool: str
-    name: Annotated[str, msgspec.Meta(description="the same, with what cannot be seen escaped")]
+    pool: PoolName
+    name: PoolPrinted
     ts: Annotated[float | None, msgspec.Meta(description="of its newest frame; null where that is long ago")]
-    silent: bool
-    members: int | None
-    deviating: list[Deviating]
+    silent: Annotated[bool, msgspec.Meta(description="whether its newest frame is older than 90 s, or is unknown")]
+    members: Annotated[
+        int | None, msgspec.Meta(description="the number of members in its newest frames; null if that is unknown")
+    ]
+    deviating: Annotated[list[Deviating], msgspec.Meta(description="the deviations in its last output, worst first")]
 
 
 class Pools(Answer, frozen=True):
     """Pools, those that deviate most first."""
 
     ts: Seconds
-    pools: list[PoolStanding]
+    pools: Annotated[
+        list[PoolStanding], msgspec.Meta(description="the pools with the largest deviations first, then by name")
+    ]
     hint: Annotated[str, msgspec.Meta(description="where pools come from, if there are none; otherwise empty")]
 
 
@@ -95,7 +125,7 @@ class PoolsQuestion(Question, frozen=True):
     """A moment; by default now."""
 
     at: Time | None = None
-    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most pools to return")] = 200
 
 
 class PoolLeaf(Answer, frozen=True):
@@ -104,11 +134,13 @@ class PoolLeaf(Answer, frozen=True):
     label: Annotated[str, msgspec.Meta(description="names it in questions")]
     name: Annotated[str, msgspec.Meta(description="its name among the others")]
     note: Annotated[str, msgspec.Meta(description="how it deviates, or that members inside it do; otherwise empty")]
-    harmless: bool
-    members: int
-    deviating: int
+    harmless: Annotated[
+        bool, msgspec.Meta(description="whether it deviates only because it began later than the others")
+    ]
+    members: Annotated[int, msgspec.Meta(description="the number of members or groups in it")]
+    deviating: Annotated[int, msgspec.Meta(description="the number of these that deviate")]
     height: Number
-    place: Annotated[float, msgspec.Meta(description="from the first leaf, in leaves")]
+    place: Place
     path: Annotated[str, msgspec.Meta(description="of the level of its members, if it is a group; otherwise empty")]
     compared: Annotated[bool, msgspec.Meta(description="whether that level has a dendrogram, for some deviate in it")]
 
@@ -116,21 +148,23 @@ class PoolLeaf(Answer, frozen=True):
 class PoolMerge(Answer, frozen=True):
     """A merge of two clusters. Numbers below the number n of leaves are leaves; n + i is the result of merge i."""
 
-    first: int
-    second: int
+    first: Annotated[int, msgspec.Meta(description="the number of one cluster")]
+    second: Annotated[int, msgspec.Meta(description="the number of the other cluster")]
     height: Number
     p_value: Annotated[float | None, msgspec.Meta(description="approximately unbiased, in percent")]
-    members: int
-    place: float
+    members: Annotated[int, msgspec.Meta(description="the number of members or groups in both")]
+    place: Place
 
 
 class PoolLevel(Answer, frozen=True):
     """The dendrogram of one level, from the top down."""
 
-    path: str
-    heading: str
-    leaves: list[PoolLeaf]
-    merges: list[PoolMerge]
+    path: LevelPath
+    heading: Annotated[
+        str, msgspec.Meta(description="a heading for people: the group, and the number of those compared")
+    ]
+    leaves: Annotated[list[PoolLeaf], msgspec.Meta(description="the leaves, numbered from 0 in this order")]
+    merges: Annotated[list[PoolMerge], msgspec.Meta(description="the merges, lowest height first")]
     highest: Number
     ticks: Annotated[list[float], msgspec.Meta(description="round heights, for an axis")]
 
@@ -138,14 +172,16 @@ class PoolLevel(Answer, frozen=True):
 class Pool(Answer, frozen=True):
     """A pool: its deviating members, and its dendrograms."""
 
-    pool: str
-    name: str
+    pool: PoolName
+    name: PoolPrinted
     ts: Seconds
-    members: int
-    young: bool
+    members: Annotated[int, msgspec.Meta(description="the number of members at this time")]
+    young: Young
     belief: Annotated[str, msgspec.Meta(description="how far it is to be relied on")]
-    sentences: list[str]
-    ranking: list[Deviating]
+    sentences: Annotated[
+        list[str], msgspec.Meta(description="a sentence for each deviation, worst first; without any, one that says so")
+    ]
+    ranking: Annotated[list[Deviating], msgspec.Meta(description="the deviations, worst first")]
     levels: Annotated[list[PoolLevel], msgspec.Meta(description="the top first")]
     features: Annotated[list[str], msgspec.Meta(description="the most telling ones first")]
 
@@ -153,7 +189,7 @@ class Pool(Answer, frozen=True):
 class PoolQuestion(Question, frozen=True):
     """A pool and a moment; by default now."""
 
-    pool: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    pool: Annotated[str, msgspec.Meta(min_length=1, max_length=4096, description="the name of the pool")]
     at: Time | None = None
 
 
