@@ -129,7 +129,7 @@ class OneModel(Answer, frozen=True):
     begin_ts: Number
     end_ts: Number
     samples: Annotated[int, msgspec.Meta(description="the number of intervals in its training data")]
-    reason: Annotated[str, msgspec.Meta(description="why it was built: first, grown, changed, poor, wish, ...")]
+    reason: Reason
     reason_text: Annotated[
         str,
         msgspec.Meta(

@@ -145,22 +145,38 @@ class Stretch(Question, frozen=True):
 class OfService(Stretch, frozen=True, kw_only=True):
     """A service and a time range."""
 
-    service: Text
+    service: Annotated[Text, msgspec.Meta(description="the name of the service")]
+
+
+ServiceName = Annotated[str, msgspec.Meta(description="the name of the service")]
+RequestId = Annotated[str, msgspec.Meta(description="the id of the request, unique in its service")]
+RequestName = Annotated[str, msgspec.Meta(description="the requested action, `GET /cart`; empty if it is unknown")]
+RecordingHost = Annotated[str, msgspec.Meta(description="the host that recorded the request; empty if it is unknown")]
+RequestDuration = Annotated[float, msgspec.Meta(description="the duration of the request, in seconds")]
+ClusterOfRequest = Annotated[
+    str, msgspec.Meta(description="the name of its cluster of similar outliers; empty without one")
+]
+ClusterName = Annotated[str, msgspec.Meta(description="the name of the cluster; empty for outliers that are in none")]
+StateName = Annotated[str, msgspec.Meta(description="the name of the state, as in records: `BD`")]
+StateLabel = Annotated[str, msgspec.Meta(description="the state in words: `waits for a disk`")]
+StateColor = Annotated[str, msgspec.Meta(description="the color of the state in drawings, as in CSS")]
 
 
 class RequestRow(Answer, frozen=True):
     """A request in a table."""
 
-    request: str
-    name: Annotated[str, msgspec.Meta(description="what was asked for, `GET /cart`; may be empty")]
-    host: str
+    request: RequestId
+    name: RequestName
+    host: RecordingHost
     ts: Annotated[float, msgspec.Meta(description="when it began, in seconds since the Unix epoch")]
-    duration_s: float
+    duration_s: RequestDuration
     outlying: Annotated[bool, msgspec.Meta(description="whether it is an outlier")]
     odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
     score: Annotated[Number, msgspec.Meta(description="above 1 for an outlier; null for a normal request")]
-    cluster: str
-    cause: str
+    cluster: ClusterOfRequest
+    cause: Annotated[
+        str, msgspec.Meta(description="the probable cause, a sentence for people; empty for a normal request")
+    ]
 
 
 class Asked(Answer, frozen=True):

@@ -10,7 +10,17 @@ import numpy as np
 
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
 from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
-from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, Stretch, hint, rows, stretch
+from laggard.pipeline.investigator.requests import (
+    Asked,
+    ClusterName,
+    OfService,
+    RequestRow,
+    ServiceName,
+    Stretch,
+    hint,
+    rows,
+    stretch,
+)
 from laggard.pipeline.methods.requests.analysis import histogram
 from laggard.pipeline.methods.requests.queries import lately, summaries
 
@@ -27,7 +37,7 @@ MOST_SERVICES: Final = 100
 class HowLong(Answer, frozen=True):
     """The number of requests, and their durations in seconds."""
 
-    requests: int
+    requests: Annotated[int, msgspec.Meta(description="the number of requests")]
     median_s: Number
     p95_s: Number
     p99_s: Number
@@ -37,12 +47,12 @@ class HowLong(Answer, frozen=True):
 class OneService(Answer, frozen=True):
     """The requests of a service in a time range."""
 
-    service: str
+    service: ServiceName
     first: Annotated[float, msgspec.Meta(description="when the first of them began, in seconds since the Unix epoch")]
     newest: Annotated[float, msgspec.Meta(description="when the newest did")]
-    every: HowLong
-    normal: HowLong
-    outlying: HowLong
+    every: Annotated[HowLong, msgspec.Meta(description="the durations of all its requests in this time")]
+    normal: Annotated[HowLong, msgspec.Meta(description="the durations of the normal requests")]
+    outlying: Annotated[HowLong, msgspec.Meta(description="the durations of the outliers")]
     usual_s: Annotated[Number, msgspec.Meta(description="what normal ones took when the newest outlying one came")]
     clusters: Annotated[int, msgspec.Meta(description="of outlying requests that are alike")]
     troubles: Annotated[list[OpenIncident], msgspec.Meta(description="incidents of the service that are open now")]
@@ -59,7 +69,9 @@ class OneService(Answer, frozen=True):
 class Services(Asked, frozen=True):
     """The services, those with most outliers first."""
 
-    services: list[OneService]
+    services: Annotated[
+        list[OneService], msgspec.Meta(description="the services with most outliers first, then by name")
+    ]
     silent: Annotated[list[str], msgspec.Meta(description="services of which requests are known of other times alone")]
     newest: Annotated[Number, msgspec.Meta(description="when the newest request of all began")]
     hint: Annotated[str, msgspec.Meta(description="how to record requests, if there are none; otherwise empty")]
@@ -68,23 +80,30 @@ class Services(Asked, frozen=True):
 class OneCluster(Answer, frozen=True):
     """A cluster of similar outliers."""
 
-    cluster: Annotated[str, msgspec.Meta(description="its name; empty for those that are in none yet")]
-    requests: int
+    cluster: ClusterName
+    requests: Annotated[int, msgspec.Meta(description="the number of its requests in this time")]
     odd: Annotated[int, msgspec.Meta(description="how many of them are odd, not slow")]
     first: Seconds
     newest: Seconds
-    median_s: float
+    median_s: Annotated[float, msgspec.Meta(description="the median of their durations, in seconds")]
     time_s: Annotated[float, msgspec.Meta(description="the sum of their durations, in seconds")]
-    cause: str
+    cause: Annotated[
+        str,
+        msgspec.Meta(
+            description="the probable cause, a sentence on the cluster; without a cluster, on its newest request"
+        ),
+    ]
     example: Annotated[str, msgspec.Meta(description="the id of the newest")]
 
 
 class HowManyTookHowLong(Answer, frozen=True):
     """A histogram of durations in seconds; the logarithms of its edges are evenly spaced."""
 
-    edges_s: list[float]
-    normal: list[int]
-    outlying: list[int]
+    edges_s: Annotated[
+        list[float], msgspec.Meta(description="the edges of the bins in seconds, ascending; one more than bins")
+    ]
+    normal: Annotated[list[int], msgspec.Meta(description="the number of normal requests in each bin")]
+    outlying: Annotated[list[int], msgspec.Meta(description="the number of outliers in each bin")]
     threshold_s: Annotated[
         Number, msgspec.Meta(description="the duration that separates outliers with the fewest errors; null if unknown")
     ]
@@ -93,25 +112,41 @@ class HowManyTookHowLong(Answer, frozen=True):
 class Service(Asked, frozen=True):
     """A service: its durations, and the clusters of its outliers, those with the longest total time first."""
 
-    service: OneService
-    durations: HowManyTookHowLong
-    clusters: list[OneCluster]
+    service: Annotated[OneService, msgspec.Meta(description="its requests in this time")]
+    durations: Annotated[HowManyTookHowLong, msgspec.Meta(description="the histogram of their durations")]
+    clusters: Annotated[
+        list[OneCluster],
+        msgspec.Meta(description="the clusters of its outliers, longest total time first; outliers in none come last"),
+    ]
 
 
 class Wanted(OfService, frozen=True, kw_only=True):
     """A filter of requests, and their order."""
 
-    only: Literal["all", "normal", "outlying", "alone"] = "all"
-    cluster: Text = ""
-    like: Text = ""
-    sort: Literal["slowest", "newest", "unlike"] = "slowest"
-    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    only: Annotated[
+        Literal["all", "normal", "outlying", "alone"],
+        msgspec.Meta(description="all requests, normal ones, outliers, or outliers that are in no cluster (`alone`)"),
+    ] = "all"
+    cluster: Annotated[Text, msgspec.Meta(description="only requests of this cluster; empty for all")] = ""
+    like: Annotated[
+        Text,
+        msgspec.Meta(
+            description="only requests with this text in their id, name, host, cluster or cause; case is ignored"
+        ),
+    ] = ""
+    sort: Annotated[
+        Literal["slowest", "newest", "unlike"],
+        msgspec.Meta(description="longest first, newest first, or outliers with the largest score first (`unlike`)"),
+    ] = "slowest"
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most requests to return")] = 50
 
 
 class Listed(Asked, frozen=True):
     """Requests of a service."""
 
-    requests: list[RequestRow]
+    requests: Annotated[
+        list[RequestRow], msgspec.Meta(description="the requests in the order of `sort`, at most `most`")
+    ]
     found: Annotated[int, msgspec.Meta(description="how many there are that were looked for, shown or not")]
     of: Annotated[int, msgspec.Meta(description="among how many of the service")]
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
-from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, rows, stretch
+from laggard.pipeline.investigator.requests import (
+    Asked,
+    ClusterName,
+    OfService,
+    RequestRow,
+    StateColor,
+    StateLabel,
+    StateName,
+    rows,
+    stretch,
+)
 from laggard.pipeline.methods.requests.lanes import colors_of, label, ordered
 from laggard.pipeline.methods.requests.report import difference_text
 from laggard.pipeline.methods.requests.text import traced
@@ -48,30 +58,30 @@ class Plane(Asked, frozen=True):
     pending: Annotated[bool, msgspec.Meta(description="whether a better or newer one is being made: ask again")]
     normal: Annotated[int, msgspec.Meta(description="normal requests in this time, drawn or not")]
     outlying: Annotated[int, msgspec.Meta(description="outlying requests, likewise")]
-    requests: list[str]
-    ts: list[float]
-    duration_s: list[float]
+    requests: Annotated[list[str], msgspec.Meta(description="the id of each request")]
+    ts: Annotated[list[float], msgspec.Meta(description="the start of each request, seconds since the Unix epoch")]
+    duration_s: Annotated[list[float], msgspec.Meta(description="the duration of each request, in seconds")]
     x_s: Annotated[list[float], msgspec.Meta(description="a distance, in seconds")]
-    y_s: list[float]
+    y_s: Annotated[list[float], msgspec.Meta(description="the distance along the other axis, in seconds")]
     cluster: Annotated[
         list[int], msgspec.Meta(description="the place in `clusters`; -1 of a normal request, -2 of one in no cluster")
     ]
-    clusters: list[str]
+    clusters: Annotated[list[str], msgspec.Meta(description="the names of the clusters, sorted")]
 
 
 class Member(OfService, frozen=True, kw_only=True):
     """A cluster of a service."""
 
-    cluster: Text
+    cluster: Annotated[Text, msgspec.Meta(description="the name of the cluster; empty for outliers that are in none")]
 
 
 class StateBeside(Answer, frozen=True):
     """A state of these requests, compared with normal ones: means per request."""
 
-    state: str
-    label: str
-    color: str
-    time_s: float
+    state: StateName
+    label: StateLabel
+    color: StateColor
+    time_s: Annotated[float, msgspec.Meta(description="the mean time in it, in seconds")]
     usual_s: Number
     count: Annotated[Number, msgspec.Meta(description="how often it is entered")]
     usual_count: Number
@@ -80,14 +90,14 @@ class StateBeside(Answer, frozen=True):
 class Distinction(Answer, frozen=True):
     """A difference between these requests and normal ones: means per request."""
 
-    text: str
+    text: Annotated[str, msgspec.Meta(description="the difference in words")]
     what: Annotated[list[str], msgspec.Meta(description="system calls in a row; or state, call, object, by, result")]
-    count: float
-    usual_count: float
+    count: Annotated[float, msgspec.Meta(description="the mean count in these requests")]
+    usual_count: Annotated[float, msgspec.Meta(description="the mean count in normal requests")]
     time_s: Number
     usual_time_s: Number
     share: Annotated[float, msgspec.Meta(description="of these requests that have it, 0 to 1")]
-    usual_share: float
+    usual_share: Annotated[float, msgspec.Meta(description="the share of normal requests that have it, from 0 to 1")]
     statistic: Annotated[
         float, msgspec.Meta(description="the difference in spreads of normal requests; 3 and less could be chance")
     ]
@@ -96,14 +106,23 @@ class Distinction(Answer, frozen=True):
 class Cluster(Asked, frozen=True):
     """A cluster of similar outliers, compared with normal requests."""
 
-    cluster: str
-    requests: int
-    odd: int
-    median_s: float
-    sentence: str
+    cluster: ClusterName
+    requests: Annotated[int, msgspec.Meta(description="the number of its requests in this time")]
+    odd: Annotated[
+        int, msgspec.Meta(description="the number of them that are outliers by their events, not by their times")
+    ]
+    median_s: Annotated[float, msgspec.Meta(description="the median of their durations, in seconds")]
+    sentence: Annotated[
+        str,
+        msgspec.Meta(
+            description="the probable cause, a sentence on the cluster; without a cluster, on its newest request"
+        ),
+    ]
     compared: Annotated[int, msgspec.Meta(description="the number of them whose events are compared")]
     beside: Annotated[int, msgspec.Meta(description="the number of normal ones that they are compared with")]
-    states: list[StateBeside]
+    states: Annotated[
+        list[StateBeside], msgspec.Meta(description="the known states in a fixed order, then others by name")
+    ]
     ngrams: Annotated[list[Distinction], msgspec.Meta(description="system calls in a row")]
     spent: Annotated[list[Distinction], msgspec.Meta(description="what time was spent on")]
     examples: Annotated[list[RequestRow], msgspec.Meta(description="the slowest of them")]

@@ -8,8 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.core.records.requests import REST
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text, Time
-from laggard.pipeline.investigator.requests import LISTED, Asked, OfService, RequestRow, rows, stretch
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text, Time, Young
+from laggard.pipeline.investigator.requests import (
+    LISTED,
+    Asked,
+    ClusterOfRequest,
+    OfService,
+    RecordingHost,
+    RequestDuration,
+    RequestId,
+    RequestName,
+    RequestRow,
+    ServiceName,
+    StateColor,
+    StateLabel,
+    StateName,
+    rows,
+    stretch,
+)
 from laggard.pipeline.methods.requests.lanes import (
     colors_of,
     description,
@@ -41,7 +57,7 @@ MOST_SEARCHED: Final = 5_000
 class Which(OfService, frozen=True, kw_only=True):
     """A request; the time range is that of the others in its cluster."""
 
-    request: Annotated[Text, msgspec.Meta(min_length=1)]
+    request: Annotated[Text, msgspec.Meta(min_length=1, description="the id of the request, or the beginning of it")]
     at: Annotated[Time | None, msgspec.Meta(description="when it began: that finds one of long ago")] = None
 
 
@@ -50,35 +66,35 @@ class Verdict(Answer, frozen=True):
 
     odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
     score: Annotated[Number, msgspec.Meta(description="above 1; null where no request is usual")]
-    cluster: str
-    cause: str
-    young: bool
+    cluster: ClusterOfRequest
+    cause: Annotated[str, msgspec.Meta(description="the probable cause, a sentence for people")]
+    young: Young
 
 
 class Piece(Answer, frozen=True):
     """A piece of the critical path in one lane."""
 
-    lane: int
+    lane: Annotated[int, msgspec.Meta(description="the place of its thread in `lanes`")]
     begin_s: Annotated[float, msgspec.Meta(description="in seconds after the request began")]
-    end_s: float
-    state: str
+    end_s: Annotated[float, msgspec.Meta(description="the end, in seconds after the request began")]
+    state: StateName
     detail: Annotated[str, msgspec.Meta(description="the system call, or what was waited for; may be empty")]
 
 
 class Leads(Answer, frozen=True):
     """A change of the path from one lane to another."""
 
-    at_s: float
-    source: int
-    target: int
+    at_s: Annotated[float, msgspec.Meta(description="the time of the change, in seconds after the request began")]
+    source: Annotated[int, msgspec.Meta(description="the place in `lanes` of the thread that the path leaves")]
+    target: Annotated[int, msgspec.Meta(description="the place in `lanes` of the thread that the path enters")]
 
 
 class StateOf(Answer, frozen=True):
     """The times of the request in a state, in seconds."""
 
-    state: str
-    label: str
-    color: str
+    state: StateName
+    label: StateLabel
+    color: StateColor
     path_s: Annotated[Number, msgspec.Meta(description="on the critical path; null where that is not known")]
     own_s: Annotated[Number, msgspec.Meta(description="of its own thread, which may wait for others")]
     usual_s: Annotated[Number, msgspec.Meta(description="of its own thread in a normal request, on average")]
@@ -88,37 +104,53 @@ class StateOf(Answer, frozen=True):
 class SpentOn(Answer, frozen=True):
     """A part of the request's time, and what it was spent on."""
 
-    text: str
-    state: str
-    label: str
-    call: str
-    on: str
-    by: str
-    pid: int
-    result: str
-    times: int
-    time_s: float
+    text: Annotated[str, msgspec.Meta(description="the part in words; `all else` for the sum of the other parts")]
+    state: Annotated[str, msgspec.Meta(description="the name of the state: `BD`; empty for the sum of the other parts")]
+    label: Annotated[str, msgspec.Meta(description="the state in words; empty for the sum of the other parts")]
+    call: Annotated[str, msgspec.Meta(description="the system call; empty outside of any")]
+    on: Annotated[str, msgspec.Meta(description="the file, socket address or device; empty if it is unknown")]
+    by: Annotated[
+        str,
+        msgspec.Meta(
+            description="the thread or process that ended the wait, held the lock or had the CPU; empty if unknown"
+        ),
+    ]
+    pid: Annotated[int, msgspec.Meta(description="the process id of `by`; 0 if it is unknown")]
+    result: Annotated[str, msgspec.Meta(description="the error of the system call, `ECONNREFUSED`; empty for success")]
+    times: Annotated[int, msgspec.Meta(description="the number of pieces in this part")]
+    time_s: Annotated[float, msgspec.Meta(description="the total duration of the pieces, in seconds")]
 
 
 class RequestPath(Asked, frozen=True):
     """A request, and where its time went."""
 
-    service: str
-    request: str
-    name: str
-    host: str
+    service: ServiceName
+    request: RequestId
+    name: RequestName
+    host: RecordingHost
     ts: Annotated[float, msgspec.Meta(description="when it began, in seconds since the Unix epoch")]
-    duration_s: float
-    heading: str
-    verdict: Verdict | None
+    duration_s: RequestDuration
+    heading: Annotated[
+        str, msgspec.Meta(description="the request in one line: name, id, service, time, host and duration")
+    ]
+    verdict: Annotated[Verdict | None, msgspec.Meta(description="the result on an outlier; null for a normal request")]
     description: Annotated[str, msgspec.Meta(description="of the path, for who cannot see it; empty without one")]
     lanes: Annotated[list[str], msgspec.Meta(description="threads: its own, then others as the path comes to them")]
-    pieces: list[Piece]
-    leads: list[Leads]
-    path_duration_s: float
-    states: list[StateOf]
-    spent: list[SpentOn]
-    notes: list[str]
+    pieces: Annotated[
+        list[Piece], msgspec.Meta(description="the pieces of the path in the order of time; empty without a path")
+    ]
+    leads: Annotated[
+        list[Leads], msgspec.Meta(description="the changes of lanes in the order of time; empty without a path")
+    ]
+    path_duration_s: Annotated[
+        float, msgspec.Meta(description="the duration of the path, in seconds; without a path that of the request")
+    ]
+    states: Annotated[list[StateOf], msgspec.Meta(description="the known states in a fixed order, then others by name")]
+    spent: Annotated[
+        list[SpentOn],
+        msgspec.Meta(description="the parts of its time, longest first; the last one may be the sum of the others"),
+    ]
+    notes: Annotated[list[str], msgspec.Meta(description="sentences on the limits of the reliability of this record")]
     others: Annotated[list[RequestRow], msgspec.Meta(description="of its cluster, the nearest in time")]
 
 
