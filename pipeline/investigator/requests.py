@@ -172,7 +172,9 @@ class RequestRow(Answer, frozen=True):
     duration_s: RequestDuration
     outlying: Annotated[bool, msgspec.Meta(description="whether it is an outlier")]
     odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
-    score: Annotated[Number, msgspec.Meta(description="above 1 for an outlier; null for a normal request")]
+    score: Annotated[
+        Number, msgspec.Meta(description="above 1 for an outlier; null for a normal request, or if no request is usual")
+    ]
     cluster: ClusterOfRequest
     cause: Annotated[
         str, msgspec.Meta(description="the probable cause, a sentence for people; empty for a normal request")

@@ -137,7 +137,12 @@ class Moment(Answer, frozen=True):
     """The findings on a host at a moment: what was slow, and the culprits."""
 
     host: HostName
-    ts: Annotated[float, msgspec.Meta(description="of the frame that was judged, the nearest, in seconds")]
+    ts: Annotated[
+        float,
+        msgspec.Meta(
+            description="the time of the judged frame, the last one until the moment or the next one, in seconds"
+        ),
+    ]
     asked_ts: Annotated[Number, msgspec.Meta(description="the requested moment; null for now")]
     tick_s: Tick
     live: Live

@@ -82,7 +82,10 @@ class Series(Answer, frozen=True):
     feature: Counter
     begin: Start = msgspec.field(name="from")
     end: Stop = msgspec.field(name="to")
-    moment: Annotated[Number, msgspec.Meta(description="the requested moment, in seconds; null for none")]
+    moment: Annotated[
+        Number,
+        msgspec.Meta(description="the time of the judged frame; without one near it, the requested moment, in seconds"),
+    ]
     ts: Times
     values: Values
     low: Least
