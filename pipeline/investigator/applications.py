@@ -59,6 +59,12 @@ PerformanceWords = Annotated[
 Equation = Annotated[
     str, msgspec.Meta(description="the model as an equation with units; in words if it is no equation")
 ]
+ExplainedShare = Annotated[
+    Number, msgspec.Meta(description="the share of the variance that the model explains, by cross-validation, up to 1")
+]
+IntervalLength = Annotated[
+    Number, msgspec.Meta(description="the length of an interval, in seconds; null if it is unknown")
+]
 Reason = Annotated[
     str, msgspec.Meta(description="the reason to build the model: `first`, `grown`, `changed`, `poor`, `wish` or other")
 ]
@@ -99,7 +105,12 @@ class Term(Answer, frozen=True):
     """A metric in a model, chosen in phase 2."""
 
     metric: Annotated[Metric, msgspec.Meta(description="the metric in the model")]
-    coefficient: Number
+    coefficient: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the change of the performance per unit of the metric; null in a model that is no equation"
+        ),
+    ]
     effect: Annotated[str, msgspec.Meta(description="what more of it brings; empty in a model that is no equation")]
     family: Annotated[list[str], msgspec.Meta(description="metrics that say the same")]
 
@@ -108,8 +119,8 @@ class Candidate(Answer, frozen=True):
     """A candidate metric for a model, found in phase 1."""
 
     metric: Annotated[Metric, msgspec.Meta(description="the candidate metric")]
-    r: Number
-    p_value: Number
+    r: Annotated[Number, msgspec.Meta(description="the coefficient of correlation with the performance metric")]
+    p_value: Annotated[Number, msgspec.Meta(description="the p-value of the correlation")]
     chosen: Annotated[bool, msgspec.Meta(description="whether it is in the model")]
 
 
@@ -124,10 +135,15 @@ class OneModel(Answer, frozen=True):
     kind_named: str
     equation: Equation
     terms: Annotated[list[Term], msgspec.Meta(description="its metrics, in the order of their selection")]
-    r2: Number
-    p_value: Number
-    begin_ts: Number
-    end_ts: Number
+    r2: ExplainedShare
+    p_value: Annotated[
+        Number,
+        msgspec.Meta(description="the p-value of the test that rejected the model before; null for the first one"),
+    ]
+    begin_ts: Annotated[
+        Number, msgspec.Meta(description="the start of its training data, seconds since the Unix epoch")
+    ]
+    end_ts: Annotated[Number, msgspec.Meta(description="the end of its training data, seconds since the Unix epoch")]
     samples: Annotated[int, msgspec.Meta(description="the number of intervals in its training data")]
     reason: Reason
     reason_text: Annotated[

@@ -14,6 +14,8 @@ from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.applications import (
     ApplicationKey,
     ApplicationName,
+    ExplainedShare,
+    IntervalLength,
     Metric,
     Most,
     Parameter,
@@ -62,7 +64,7 @@ class Standing(Answer, frozen=True):
     performance: PerformanceMetric
     named: PerformanceWords
     ts: Annotated[float, msgspec.Meta(description="when it was built, seconds since the Unix epoch")]
-    r2: Number
+    r2: ExplainedShare
     terms: Annotated[list[str], msgspec.Meta(description="the metrics in it")]
     reason_text: ReasonWords
 
@@ -269,7 +271,7 @@ class Tracking(Answer, frozen=True):
             description="the incidents of the application that were open in the range, the one that opened last first"
         ),
     ]
-    interval_s: Number
+    interval_s: IntervalLength
     own: Annotated[
         bool,
         msgspec.Meta(description="whether its models are the worker's own; otherwise they were learned for this page"),

@@ -46,7 +46,7 @@ class Suspected(Answer, frozen=True):
     """A metric that is a likely sign of the present shortage."""
 
     metric: Annotated[Metric, msgspec.Meta(description="the metric that shows the shortage")]
-    value: Number
+    value: Annotated[Number, msgspec.Meta(description="the newest value, in the base unit of the metric")]
     mean: Annotated[Number, msgspec.Meta(description="what was usual")]
     standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
 

@@ -16,6 +16,7 @@ from laggard.pipeline.investigator.applications import (
     ApplicationKey,
     ApplicationName,
     Candidate,
+    IntervalLength,
     Metric,
     Most,
     MostCandidates,
@@ -180,7 +181,7 @@ class MetricSeries(Answer, frozen=True):
             description="the models of this performance metric that were built in the range, in the order of time"
         ),
     ]
-    interval_s: Number
+    interval_s: IntervalLength
 
 
 class SeriesQuestion(Question, frozen=True):

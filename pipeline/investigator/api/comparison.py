@@ -47,8 +47,12 @@ class RowDifference(Answer, frozen=True):
     user: User
     container: Container
     command: Command
-    score_at: Annotated[Number, msgspec.Meta(description="null where it was not there, or not judged")]
-    score_with: Number
+    score_at: Annotated[
+        Number, msgspec.Meta(description="the score at `at`; null if the row was missing, or not judged")
+    ]
+    score_with: Annotated[
+        Number, msgspec.Meta(description="the score at `with`; null if the row was missing, or not judged")
+    ]
     there: Annotated[
         Literal["both", "at", "with"],
         msgspec.Meta(description="the moments at which the row was there: `at`, `with` or both"),

@@ -33,7 +33,9 @@ class Part(Answer, frozen=True):
     name: Annotated[str, msgspec.Meta(description="the name of the process: `laggard-worker`")]
     part: Annotated[str, msgspec.Meta(description="the command that runs it: laggard PART")]
     cpu_ratio: Annotated[float | None, msgspec.Meta(description="of one core")]
-    memory_rss_bytes: Number
+    memory_rss_bytes: Annotated[
+        Number, msgspec.Meta(description="the resident memory in bytes; null if it is not recorded")
+    ]
 
 
 class Cost(Answer, frozen=True):

@@ -62,9 +62,7 @@ class FeedbackQuestion(Question, frozen=True):
     key: Annotated[
         Text, msgspec.Meta(description="only feedback on this host, application, pool or service; empty for all")
     ] = ""
-    incident: Annotated[Text, msgspec.Meta(description="only feedback on the incident with this id; empty for all")] = (
-        ""
-    )
+    incident: Annotated[Text, msgspec.Meta(description="only feedback on the incident of this id; empty for all")] = ""
 
 
 class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

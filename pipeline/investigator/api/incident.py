@@ -141,8 +141,13 @@ class OneDiagnosis(Answer, frozen=True):
     row: RowId
     name: Annotated[str, msgspec.Meta(description="the name of the process")]
     pid: Annotated[int, msgspec.Meta(description="the process id")]
-    begin_ts: Number
-    end_ts: Number
+    begin_ts: Annotated[
+        Number,
+        msgspec.Meta(description="the start of its first phase, seconds since the Unix epoch; null without phases"),
+    ]
+    end_ts: Annotated[
+        Number, msgspec.Meta(description="the end of its last phase, seconds since the Unix epoch; null without phases")
+    ]
     blamed: Annotated[bool, msgspec.Meta(description="whether it is a culprit of the incident")]
     sentence: Sentence
 

@@ -42,9 +42,16 @@ class Blamed(Answer, frozen=True):
     row: RowId
     name: RowName
     feature: Annotated[str, msgspec.Meta(description="with its base unit; empty where none is known")]
-    value: Number
-    usual: Number
-    usual_deviation: Number
+    value: Annotated[
+        Number, msgspec.Meta(description="the value of the counter, in its base unit; null if it is unknown")
+    ]
+    usual: Annotated[
+        Number, msgspec.Meta(description="the mean of the baseline, in the same unit; null if it is unknown")
+    ]
+    usual_deviation: Annotated[
+        Number,
+        msgspec.Meta(description="the standard deviation of the baseline, in the same unit; null if it is unknown"),
+    ]
     resources: Annotated[list[str], msgspec.Meta(description="what it takes or lacks")]
 
 

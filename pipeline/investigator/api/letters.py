@@ -110,7 +110,7 @@ class Replay(Answer, frozen=True):
 
     topic: Annotated[str, msgspec.Meta(description="the full name of the topic to which the record was sent")]
     key: Annotated[str, msgspec.Meta(description="the key of the record")]
-    ts: Number
+    ts: Annotated[Number, msgspec.Meta(description="the time of the replay, seconds since the Unix epoch")]
 
 
 def letters(reading: Reading, question: LettersQuestion) -> DeadLetters:

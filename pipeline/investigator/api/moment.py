@@ -57,6 +57,9 @@ Container = Annotated[
     str, msgspec.Meta(description="its container or unit: `nginx.service`; empty without one, or if it is not recorded")
 ]
 Command = Annotated[str, msgspec.Meta(description="its command line; empty if that is not recorded")]
+WantedMoment = Annotated[
+    Number, msgspec.Meta(description="the requested moment, seconds since the Unix epoch; null for now")
+]
 Live = Annotated[bool, msgspec.Meta(description="whether no moment was requested: it is the newest frame")]
 
 
@@ -64,7 +67,9 @@ class Feature(Answer, frozen=True):
     """A counter of a row, with its baseline."""
 
     feature: Annotated[str, msgspec.Meta(description="its name, with its base unit")]
-    value: Number
+    value: Annotated[
+        Number, msgspec.Meta(description="its value in the frame, in its base unit; null if it is missing")
+    ]
     mean: Annotated[Number, msgspec.Meta(description="what is usual")]
     standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
     score: Annotated[Number, msgspec.Meta(description="how unusual, comparable between the features of a row")]
@@ -106,7 +111,7 @@ class Growth(Answer, frozen=True):
     """The start of the subject's steady growth, and its value then."""
 
     ts: Seconds
-    value: Number
+    value: Annotated[Number, msgspec.Meta(description="the value of the counter at that time, in its base unit")]
     before: Annotated[bool, msgspec.Meta(description="whether it began before that: no older frame is there")]
 
 
@@ -115,7 +120,7 @@ class Figure(Answer, frozen=True):
 
     label: Annotated[str, msgspec.Meta(description="a short label of the counter, for people")]
     feature: Counter
-    value: Number
+    value: Annotated[Number, msgspec.Meta(description="the value in the base unit of the counter")]
 
 
 class ShortLived(Answer, frozen=True):
@@ -143,7 +148,7 @@ class Moment(Answer, frozen=True):
             description="the time of the judged frame, the last one until the moment or the next one, in seconds"
         ),
     ]
-    asked_ts: Annotated[Number, msgspec.Meta(description="the requested moment; null for now")]
+    asked_ts: WantedMoment
     tick_s: Tick
     live: Live
     silent_s: Annotated[float, msgspec.Meta(description="seconds since the newest frame if it is overdue, otherwise 0")]
@@ -182,7 +187,7 @@ class OneRow(Answer, frozen=True):
 
     host: HostName
     ts: Seconds
-    asked_ts: Number
+    asked_ts: WantedMoment
     tick_s: Tick
     live: Live
     scope: Scope

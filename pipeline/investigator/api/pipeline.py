@@ -117,8 +117,14 @@ class PipelineTopic(Answer, frozen=True):
     compacted: Annotated[
         bool, msgspec.Meta(description="whether the newest record of each key is kept without a time limit")
     ]
-    oldest_ts: Number
-    newest_ts: Number
+    oldest_ts: Annotated[
+        Number,
+        msgspec.Meta(description="the time of the oldest record, seconds since the Unix epoch; null if it is unknown"),
+    ]
+    newest_ts: Annotated[
+        Number,
+        msgspec.Meta(description="the time of the newest record, seconds since the Unix epoch; null if it is unknown"),
+    ]
     differences: Annotated[list[str], msgspec.Meta(description="in what it is not as wanted, and what to do")]
 
 

@@ -69,10 +69,12 @@ class PoolFeature(Answer, frozen=True):
     """A feature that sets a member apart."""
 
     feature: Counter
-    value: Number
+    value: Annotated[Number, msgspec.Meta(description="the value of the member or group, in the unit of the feature")]
     mean: Annotated[float | None, msgspec.Meta(description="the pool's usual")]
-    standard_deviation: Number
-    score: Number
+    standard_deviation: Annotated[
+        Number, msgspec.Meta(description="the standard deviation in the pool, in the unit of the feature")
+    ]
+    score: Annotated[Number, msgspec.Meta(description="the score, comparable between the features of one member")]
 
 
 class Deviating(Answer, frozen=True):
@@ -88,10 +90,12 @@ class Deviating(Answer, frozen=True):
         ),
     ]
     harmless: Annotated[bool, msgspec.Meta(description="whether it is no trouble")]
-    score: Number
+    score: Annotated[Number, msgspec.Meta(description="the score, 1 or more; null if it is too large for a number")]
     height: Annotated[float | None, msgspec.Meta(description="at which they merge with others in the dendrogram")]
     p_value: Annotated[float | None, msgspec.Meta(description="of that merge, au, in percent")]
-    begin_ts: Number
+    begin_ts: Annotated[
+        Number, msgspec.Meta(description="its start, seconds since the Unix epoch; null if it is unknown")
+    ]
     end_ts: Annotated[float | None, msgspec.Meta(description="null while it lasts")]
     level: Annotated[str, msgspec.Meta(description="path of the group inside which they deviate; empty at the top")]
     features: Annotated[list[PoolFeature], msgspec.Meta(description="the most distinctive features, worst first")]
@@ -139,7 +143,9 @@ class PoolLeaf(Answer, frozen=True):
     ]
     members: Annotated[int, msgspec.Meta(description="the number of members or groups in it")]
     deviating: Annotated[int, msgspec.Meta(description="the number of these that deviate")]
-    height: Number
+    height: Annotated[
+        Number, msgspec.Meta(description="the height at which the last of its members merge; 0 for one member")
+    ]
     place: Place
     path: Annotated[str, msgspec.Meta(description="of the level of its members, if it is a group; otherwise empty")]
     compared: Annotated[bool, msgspec.Meta(description="whether that level has a dendrogram, for some deviate in it")]
@@ -150,7 +156,7 @@ class PoolMerge(Answer, frozen=True):
 
     first: Annotated[int, msgspec.Meta(description="the number of one cluster")]
     second: Annotated[int, msgspec.Meta(description="the number of the other cluster")]
-    height: Number
+    height: Annotated[Number, msgspec.Meta(description="the height at which the two clusters merge")]
     p_value: Annotated[float | None, msgspec.Meta(description="approximately unbiased, in percent")]
     members: Annotated[int, msgspec.Meta(description="the number of members or groups in both")]
     place: Place
@@ -165,7 +171,7 @@ class PoolLevel(Answer, frozen=True):
     ]
     leaves: Annotated[list[PoolLeaf], msgspec.Meta(description="the leaves, numbered from 0 in this order")]
     merges: Annotated[list[PoolMerge], msgspec.Meta(description="the merges, lowest height first")]
-    highest: Number
+    highest: Annotated[Number, msgspec.Meta(description="the height of the highest merge")]
     ticks: Annotated[list[float], msgspec.Meta(description="round heights, for an axis")]
 
 

@@ -38,10 +38,16 @@ class HowLong(Answer, frozen=True):
     """The number of requests, and their durations in seconds."""
 
     requests: Annotated[int, msgspec.Meta(description="the number of requests")]
-    median_s: Number
-    p95_s: Number
-    p99_s: Number
-    longest_s: Number
+    median_s: Annotated[
+        Number, msgspec.Meta(description="the median of the durations, in seconds; null without requests")
+    ]
+    p95_s: Annotated[
+        Number, msgspec.Meta(description="the 95th percentile of the durations, in seconds; null without requests")
+    ]
+    p99_s: Annotated[
+        Number, msgspec.Meta(description="the 99th percentile of the durations, in seconds; null without requests")
+    ]
+    longest_s: Annotated[Number, msgspec.Meta(description="the longest duration, in seconds; null without requests")]
 
 
 class OneService(Answer, frozen=True):

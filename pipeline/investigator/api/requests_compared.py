@@ -82,9 +82,13 @@ class StateBeside(Answer, frozen=True):
     label: StateLabel
     color: StateColor
     time_s: Annotated[float, msgspec.Meta(description="the mean time in it, in seconds")]
-    usual_s: Number
+    usual_s: Annotated[
+        Number, msgspec.Meta(description="the mean time of normal requests in it, in seconds; null if it is unknown")
+    ]
     count: Annotated[Number, msgspec.Meta(description="how often it is entered")]
-    usual_count: Number
+    usual_count: Annotated[
+        Number, msgspec.Meta(description="the mean count of entries of normal requests; null if it is unknown")
+    ]
 
 
 class Distinction(Answer, frozen=True):
@@ -94,8 +98,12 @@ class Distinction(Answer, frozen=True):
     what: Annotated[list[str], msgspec.Meta(description="system calls in a row; or state, call, object, by, result")]
     count: Annotated[float, msgspec.Meta(description="the mean count in these requests")]
     usual_count: Annotated[float, msgspec.Meta(description="the mean count in normal requests")]
-    time_s: Number
-    usual_time_s: Number
+    time_s: Annotated[
+        Number, msgspec.Meta(description="the mean time in these requests, in seconds; null for system calls in a row")
+    ]
+    usual_time_s: Annotated[
+        Number, msgspec.Meta(description="the mean time in normal requests, in seconds; null for system calls in a row")
+    ]
     share: Annotated[float, msgspec.Meta(description="of these requests that have it, 0 to 1")]
     usual_share: Annotated[float, msgspec.Meta(description="the share of normal requests that have it, from 0 to 1")]
     statistic: Annotated[

@@ -61,9 +61,18 @@ IncidentsThen = Annotated[
 class Usual(Answer, frozen=True):
     """The baseline of a counter, as it was scored at the moment."""
 
-    mean: Number
-    standard_deviation: Number
-    score: Number
+    mean: Annotated[
+        Number, msgspec.Meta(description="the mean of the baseline, in the unit of the counter; null without one")
+    ]
+    standard_deviation: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the standard deviation of the baseline, in the unit of the counter; null without one"
+        ),
+    ]
+    score: Annotated[
+        Number, msgspec.Meta(description="the score of the counter at the moment; null if it was not judged")
+    ]
 
 
 class Band(Answer, frozen=True):
