@@ -183,7 +183,7 @@ def _holder(path: Path) -> Holder | None:
 def _read(descriptor: int) -> Holder:
     try:
         fields = json.loads(os.pread(descriptor, _MAX_BYTES, 0))
-        supervised = bool(fields.get("supervised"))  # older versions do not write it
-        return Holder(int(fields["pid"]), float(fields["since"]), str(fields["url"]), supervised)
+        pid, since, url = int(fields["pid"]), float(fields["since"]), str(fields["url"])
+        return Holder(pid, since, url, bool(fields.get("supervised")))  # older versions do not write the last
     except (ValueError, KeyError, TypeError):
         return Holder(0, 0.0)

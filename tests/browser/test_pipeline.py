@@ -80,7 +80,8 @@ def test_cost_has_a_series(page: Served, new_tab: NewTab) -> None:
     tab = new_tab(viewport=NARROW, color_scheme="dark")
     tab.goto(f"{page.url}/pipeline")
     cost = tab.get_by_role("region", name="Cost").last
-    expect(cost.get_by_role("row", name=re.compile("laggard agent"))).to_be_visible()
+    expect(cost.get_by_role("row", name=re.compile("laggard-agent"))).to_be_visible()
+    expect(cost.get_by_role("row", name=re.compile("laggard-reader"))).to_be_visible()
     cost.get_by_role("link", name=re.compile(r"memory_rss_bytes of laggard-worker\[8@1\] over time")).click()
     expect(tab.get_by_role("img", name="memory_rss_bytes of laggard-worker[8@1] over time")).to_be_visible()
     assert tab.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

@@ -27,14 +27,16 @@ OPERATORS: Final = "gaussian,cpu"
 HOST: Final = "web-1"
 FRAMES, WAITING = 30, 5
 JUNK: Final = b"junk \xff<script>alert(1)</script>"
-ROWS: Final = ("laggard-agent[7@1]", "laggard-worker[8@1]", "<img src=x onerror=alert(1)>[9@1]")
+ROWS: Final = ("laggard-agent[7@1]", "laggard-worker[8@1]", "laggard-reader[6@1]", "<img src=x onerror=alert(1)>[9@1]")
 
 
 def frame(number: int, ts: float) -> Frame:
     """What is read of the host at a tick."""
     names = tuple(row.partition("[")[0] for row in ROWS)
     layout = make_layout(ROWS, names, ("cpu_user_ratio", "cpu_system_ratio", "memory_rss_bytes"))
-    values = np.array([[0.02, 0.01, 4e7], [0.05, 0.01, 9e7], [0.3, 0.1, 2e8]]) * (1.0 + 0.01 * (number % 7))
+    values = np.array([[0.02, 0.01, 4e7], [0.05, 0.01, 9e7], [0.0, 0.0, 1e7], [0.3, 0.1, 2e8]]) * (
+        1.0 + 0.01 * (number % 7)
+    )
     return Frame("host", HOST, "process", ts, number, layout, values)
 
 

@@ -88,11 +88,11 @@ def test_cost_is_that_of_laggards_own_processes(page: Served) -> None:
     told = get(page, "/pipeline/cost")
     assert told["host"] == HOST
     assert [(each["name"], each["part"]) for each in told["parts"]] == [
-        ("laggard-agent", "agent"), ("laggard-worker", "work"),
+        ("laggard-agent", "agent"), ("laggard-reader", "agent"), ("laggard-worker", "work"),
     ]  # fmt: skip
     factor = 1.0 + 0.01 * ((FRAMES + WAITING) % 7)
     assert told["parts"][0]["cpu_ratio"] == pytest.approx(0.03 * factor)
-    assert told["parts"][1]["memory_rss_bytes"] == pytest.approx(9e7 * factor)
+    assert told["parts"][2]["memory_rss_bytes"] == pytest.approx(9e7 * factor)
 
 
 def test_dead_letters_are_listed_and_decoded(page: Served) -> None:
