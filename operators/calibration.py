@@ -105,10 +105,10 @@ class Calibration:
     often the stream rose to it after at least `QUIET_S` below: the number of incidents if this level were the limit. If
     the budget allows at least `PEAKS` incidents, the limit is read from this curve. Otherwise the curve is extrapolated
     from the highest level u that n = `PEAKS` incidents reached. Excesses over u are assumed to be exponential (a
-    generalized Pareto tail of shape 0) on one of two scales: linear, if raw scores are log-likelihoods of heavy tails,
-    or asinh(raw), which is a logarithm for large scores. Their mean b is estimated from n excesses and k =
-    `PRIOR_PEAKS` assumed ones. So their predictive distribution is used, which is a Lomax. With m the number of
-    incidents that the budget allows in the time so far:
+    generalized Pareto tail of shape 0) on one of two scales. The linear one is for raw scores that are log-likelihoods
+    of heavy tails. The other one is asinh(raw), a logarithm for large scores. The mean b of the excesses is estimated
+    from n excesses and k = `PRIOR_PEAKS` assumed ones. So their predictive distribution is used, a Lomax. With m the
+    number of incidents that the budget allows in the time so far:
 
         limit = u + (n + k) b ((n / m)^(1 / (n + k)) - 1)
 

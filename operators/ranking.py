@@ -71,9 +71,9 @@ class RowScore:
         score: its score; above 1 is more than the false-alarm budget allows.
         features: its features, worst first.
         age_s: for how long the row has been learned, in seconds.
-        basis: what it is compared with: its own past ("itself"); also that of its name, if its own is too short
-            ("name"); without that, the starts of rows of any name ("starts"), or all rows ("all"); or no past, but the
-            threshold in `mean` ("threshold").
+        basis: what it is compared with: its own past ("itself"), or also that of its name, if its own is too short
+            ("name"). Without these it is the starts of rows of any name ("starts"), or all rows ("all"). An operator
+            without baselines compares with the threshold in `mean` ("threshold").
         waits: whether its worst feature shows that it waits for others: a symptom, not a cause.
         gone_s: the time since it ended, in seconds; 0 for a row of the frame. The scores of such a row are those from
             when it was last anomalous.

@@ -80,7 +80,7 @@ class Support(NamedTuple):
 def support(shares: Floats, scales: Floats, replicates: int) -> Support:
     """Fit the curve of multiscale bootstrap, as pvclust's `msfit` does (version 2.2-0).
 
-    With sigma^-2 = r the size of a sample as a share of the data, and the normal quantile z(r) = -Phi^-1(share), the
+    The size of a sample as a share of the data is r = sigma^-2, and z(r) = -Phi^-1(share) is the normal quantile. The
     fit is by least squares, weighted by the inverse variance of z:
 
         z(r) = v sqrt(r) + c / sqrt(r);  AU = 1 - Phi(v - c), BP = 1 - Phi(v + c)

@@ -38,9 +38,9 @@ class Covariance:
 
     The method is that of Syer, Adams, Hassan: "Identifying performance deviations in thread pools" (ICSM 2011).
     `method="published"` ranks by the covariance of each member's whole life (section IV). `"adaptive"` compares members
-    at every tick, in several windows and over their whole life: by the levels of their metrics, by changes of these, by
-    each metric given the others, and by their covariances; see `Bank`. So it finds spikes, which a whole life hides. It
-    also reports onsets, and has a false-alarm budget.
+    at every tick, in several windows and over their whole life. It compares the levels of their metrics, changes of
+    these, each metric given the others, and their covariances (see `Bank`). So it finds spikes, which a whole life
+    hides. It also reports onsets, and has a false-alarm budget.
 
     Levels are the parts of paths in the rows' ids or names (section IV.B). Groups are compared with their siblings by
     the means of their members, and members with those of their own group, if it has three. Members of a group that

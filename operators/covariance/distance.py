@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Matrices = NDArray[np.float64]
 
 FLOOR: Final = 1e-9
-"""The least variance of a member in any direction, as a share of the mean of the pool: a spread that is 30,000 times
+"""The least variance of a member in any direction, as a share of the mean of the pool. A spread that is 30,000 times
 smaller than the others' counts as 0."""
 
 NULL: Final = 1e-12
@@ -195,9 +195,9 @@ def tangent(covariances: Matrices, at: Matrices | None = None) -> NDArray[np.flo
         covariances: positive definite, see `whiten`.
         at: the center, if it is known.
 
-    Reference: Arsigny, Fillard, Pennec, Ayache (2006), "Log-Euclidean metrics for fast and simple calculus on diffusion
-    tensors", Magnetic Resonance in Medicine; Tuzel, Porikli, Meer (2008), "Pedestrian detection via classification on
-    Riemannian manifolds", PAMI.
+    References: Arsigny, Fillard, Pennec, Ayache (2006), "Log-Euclidean metrics for fast and simple calculus on
+    diffusion tensors", Magnetic Resonance in Medicine. Tuzel, Porikli, Meer (2008), "Pedestrian detection via
+    classification on Riemannian manifolds", PAMI.
 
     Example:
         >>> vectors = tangent(np.array([np.diag([1.0, 4.0]), np.diag([4.0, 4.0]), np.diag([4.0, 1.0])]))

@@ -1,4 +1,4 @@
-"""What is no fault of a member: its later or earlier start, and siblings that are no pool."""
+"""Differences that are no fault of a member: a later or earlier start, and siblings that are no pool."""
 
 from __future__ import annotations
 
@@ -96,9 +96,10 @@ def _holds_more(bank: Bank, tick: Tick) -> NDArray[np.bool_]:
 def unlike(bank: Bank, tick: Tick, natures: Sequence[str], groups: Slots) -> NDArray[np.bool_]:
     """Return the members whose siblings are programs of one name and no pool, shape (n,).
 
-    Members of a pool do like work or hold like amounts. The factor between members, of each metric over their lives, is
-    its median absolute deviation among siblings on a logarithmic scale, and that of uses and of stocks is the median of
-    those metrics that differ at all. So one deviating member, or one metric, makes no pool unlike.
+    Members of a pool do like work or hold like amounts. The factor between members is computed for each metric over
+    their lives: its median absolute deviation among siblings on a logarithmic scale. The factor of uses, and that of
+    stocks, is the median over the metrics that differ at all. So one deviating member, or one metric, makes no pool
+    unlike.
     """
     p = bank.metrics
     weights = np.maximum(tick.weights[-1, :p], 1e-300)

@@ -51,8 +51,8 @@ LEFT_SHARE: Final = 0.05
 LONGEST_LEFT: Final = 60
 LONGEST_STEADY: Final = 720
 """A pool is of fixed size if no member came or went for half of its age, up to 720 ticks. A member has left such a pool
-when it has been absent for 12 ticks, or for 5 % of its life up to 60 ticks, without a successor, while three quarters
-of the others are still there."""
+when it has been absent for 12 ticks without a successor, while three quarters of the others are still there. After a
+long life it takes 5 % of that life, up to 60 ticks."""
 
 
 class Candidate(NamedTuple):

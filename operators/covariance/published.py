@@ -132,8 +132,8 @@ def rank(merges: Floats, p_values: Floats, *, max_height: float | None = None) -
 
     - `height(l) - height(s)` is unsigned, as in the worked example: for machine4, 2.5, and machine1/2/3, 0.55, it is
       1.9. A cluster of one has the height of the merge that takes it, like those of machine4 and machine2 there.
-    - `num_clusters` is the number of all clusters of the dendrogram, leaves included, 2 n - 1: section VI.B has two
-      waves of eight ranked together by lines 4 and 5, and 2 < num_clusters / 4 holds for 15, not for 8.
+    - `num_clusters` is the number of all clusters of the dendrogram, leaves included, 2 n - 1. In section VI.B, lines 4
+      and 5 rank two of eight waves together: 2 < num_clusters / 4 holds for 15, not for 8.
     - If both parts are equally large, the left one counts as the smaller.
     - Line 14 has no effect: if line 16 does not hold, a quarter of the height is less than line 15's tenth.
     - With its own numbers, step 3 of the worked example would recurse: the difference of 0.3 is not below 10 % of 2.5.

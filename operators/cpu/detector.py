@@ -33,8 +33,8 @@ THRESHOLDS: Final[Mapping[ConditionName, float]] = {
     "io_pressure": 0.85,
     "memory_pressure": 0.6,
 }
-"""The least high reading of each condition: the published share; six spikes a minute; half of the periods of a quota,
-which are ten a second; for memory, the share from which on systemd-oomd(8) kills."""
+"""The least high reading of each condition. For use it is the published share, for spikes six a minute, and for a quota
+half of its periods, which are ten a second. For memory it is the share from which on systemd-oomd(8) kills."""
 
 
 _NO_EVENTS: Final[Mapping[ConditionName, Mapping[str, Event]]] = {}
@@ -54,10 +54,10 @@ class Cpu:
     - `io_pressure`, `memory_pressure`: the share of time in which some task of a host, or of a process's control group,
       waited for I/O, or memory (pressure stall information).
 
-    The score of a row is 0 in the state Normal, the elapsed share of `duration_s` in the state High, and from then on
-    until Normal 1 plus the mean reading of its phases of high use. Dips do not end an event, they separate its phases.
-    The score of the frame is that of its worst row. So above 1 is an event. Since an event is a fact, not a deviation,
-    no false-alarm budget applies.
+    The score of a row is 0 in the state Normal, and the elapsed share of `duration_s` in the state High. From then on
+    until Normal it is 1 plus the mean reading of its phases of high use. Dips do not end an event, they separate its
+    phases. The score of the frame is that of its worst row. So above 1 is an event. Since an event is a fact, not a
+    deviation, no false-alarm budget applies.
 
     Frames of processes need the number of CPUs as the feature `cpus` of any row, since an operator does not see the
     frames of the host. Without it, the number is the most CPUs that were ever in use at once. Features are those of

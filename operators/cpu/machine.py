@@ -58,8 +58,8 @@ class Transitions(NamedTuple):
         rows: the places of the rows.
         before: the states before.
         after: the states after.
-        lasted_s: the time for which the cause has certainly lasted up to this step, in seconds: the high use for a
-            transition to High or Diagnosis, the low use for the others.
+        lasted_s: the time for which the cause has certainly lasted up to this step, in seconds. The cause is high use
+            for a transition to High or Diagnosis, and low use for the others.
 
     """
 

@@ -53,8 +53,9 @@ CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
     "scale_free": ("linear", (140.0, 30.0)),
     "paper": ("logarithmic", (5.5, 0.35)),
 }
-"""The scale on which the raw scores of frames have an exponential tail, and, before any were seen, the level that they
-pass once an hour and the spread of the tail, see `Calibration`. Both are from simulated machines (tests/evaluation)."""
+"""The scale on which the raw scores of frames have an exponential tail, and the prior of `Calibration`. The prior is
+the level that they pass once an hour, and the spread of the tail. Both are from simulated machines
+(tests/evaluation)."""
 
 
 class Gaussian(Calibrated):
@@ -62,19 +63,19 @@ class Gaussian(Calibrated):
 
     Each feature of each row has a univariate Gaussian of its past values: its baseline. It fades with the time constant
     `context_s` / 2. So it has the mean age and the effective number of values of a plain window of `context_s`, but its
-    state does not grow with the window: fifteen numbers per feature of a row, four of them in single precision. A row
-    is ranked if at least `minimum_features` of its features are not constant; in a frame with fewer than twice as many
-    features, half of them suffice. With `"scale_free"` it is also ranked if one of them has a score of `FAR`. The score
-    of the frame is that of its worst row, on a scale where 1 is the false-alarm budget.
+    state does not grow with the window. It has fifteen numbers per feature of a row, four of them in single precision.
+    A row is ranked if at least `minimum_features` of its features are not constant; in a frame with fewer than twice as
+    many features, half of them suffice. With `"scale_free"` it is also ranked if one of them has a score of `FAR`. The
+    score of the frame is that of its worst row, on a scale where 1 is the false-alarm budget.
 
-    With `likelihood="paper"` the raw score of a feature is minus the log-likelihood of its value at the tick, and that
-    of a row the mean over its features that are not constant, as published. With `"scale_free"` (see `scale_free`) the
+    With `likelihood="paper"` the raw score of a feature is minus the log-likelihood of its value at the tick. That of a
+    row is the mean over its features that are not constant, as published. With `"scale_free"` (see `scale_free`) the
     raw score of a row is the largest of its features, and does not depend on their units. The mean of the last
     `evidence_s` is scored. The last `exclude_s` are not learned yet, so that the current fault is not in the baseline.
 
-    Memory: 104 bytes per row and feature in the state, and less than as much for what is derived from it, for the rows
-    and features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`; about
-    50 more for each cell of `stocks` that is above its baseline.
+    Memory: 104 bytes per row and feature in the state, and less than that for values derived from it. It has the rows
+    and features of the last frame, and at most `spare_rows` more of each that were seen in the last `context_s`. Each
+    cell of `stocks` that is above its baseline takes about 50 bytes more.
 
     Reference: "S0", sections 3 and 4.
 

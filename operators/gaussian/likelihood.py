@@ -30,8 +30,8 @@ PSEUDO = 2.0
 """The number of a row's own values that the spread of all rows counts for; more than 1."""
 
 TRUSTED = 30.0
-"""The most degrees of freedom: counters have heavier tails than a Gaussian, and a score is to mean the same for a model
-of an hour and one of a week."""
+"""The most degrees of freedom. Counters have heavier tails than a Gaussian. The limit also makes a score mean the same
+for a model of an hour and one of a week."""
 
 
 NOTHING = 1e-280
@@ -166,10 +166,10 @@ class Reference:
     def of(cls, usual: Moments, weights: Weights, pool: Pool, floor: Matrix | None = None) -> Reference:
         """Prepare the baselines. `floor` is the least variance of each cell, see `floor_of`.
 
-        A value is predicted from w earlier ones with squared deviations S, under a prior that counts as k = `PSEUDO`
-        values and expects t^2 = (T^2 + w p U^2) / (1 + w), where p is `POOLED`, T the spread of the pool, and U that
-        within rows. So the other rows show how large the values of a new row may be, and only how much those of a grown
-        one may vary. The prediction is a Student's t around the mean, with w - 1 + k degrees of freedom and the scale
+        A value is predicted from w earlier ones with squared deviations S. The prior counts as k = `PSEUDO` values and
+        expects t^2 = (T^2 + w p U^2) / (1 + w). Here p is `POOLED`, T is the spread of the pool, and U is that within
+        rows. So the other rows show how large the values of a new row may be, and only how much those of a grown one
+        may vary. The prediction is a Student's t around the mean, with w - 1 + k degrees of freedom and the scale
 
             s'^2 = (r^2 + (S + k t^2) / (w - 1 + k)) * (1 + 1 / (w + k))
 

@@ -15,8 +15,8 @@ OWN_VALUES = 30.0
 """The number of its own values from which on a row is compared with itself alone."""
 
 NAMESAKES = 10.0
-"""The number of values that the baselines of other rows of the name count for, if no start of that name was seen; each
-start that was makes it a fifth less."""
+"""The number of values that the baselines of other rows of the name count for, if no start of that name was seen. Each
+start that was seen subtracts a fifth of it."""
 
 MAX_NAMESAKES = 32
 

@@ -51,18 +51,18 @@ class Lasting:
     with r a negligible difference, and b the number of units in hundreds, at least 1, over the budget per day.
 
     An anomaly begins when z passes the limit of its scale. Its score, which is the frame's, is above 1 while the excess
-    of the newest sub-block is at least `LASTING_SHARE` of that at the onset, and it ends after `CALM_S` without that.
-    Without an anomaly the score is z as a share of the limit, or 0 if not more than `NOTICED`, from which on it is
-    suspicious. The peaks of an anomaly enter the record when it comes again, on all scales: work that recurs is normal
-    the third time.
+    of the newest sub-block is at least `LASTING_SHARE` of that at the onset. The anomaly ends after `CALM_S` without
+    that. Without an anomaly the score is z as a share of the limit, or 0 if not more than `NOTICED`, from which on it
+    is suspicious. The peaks of an anomaly enter the record when it comes again, on all scales: work that recurs is
+    normal the third time.
 
     An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, r is
     three times as large, and P is also that of other new names, except for CPU: a full core is a full core. After
     `NEW_S` without an anomaly its own level is its baseline.
 
     Memory: 60 L + 132 Q bytes per unit and 8 L per row, with L levels and Q quantities (levels and the growth of
-    stocks): 3 kB per process with the default features. Units are the names of the frame, the rows of names that have
-    several, and at most `SPARE_NAMES` absent names.
+    stocks). With the default features that is 3 kB per process. Units are the names of the frame, the rows of names
+    that have several, and at most `SPARE_NAMES` absent names.
 
     References: windows together with exponentially weighted means are those of control charts, Montgomery
     (2009), "Introduction to statistical quality control", chapter 9. The record of peaks is laggard's own.

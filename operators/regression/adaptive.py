@@ -83,7 +83,7 @@ class Adaptive(Follower):
     without a change have a budget (`Calibration`). After a change a model is built at once, on the samples before and
     since; again after three samples, after a window, and after two.
 
-    A response time far above its baseline also demands a new model, although the old one may still be valid: the
+    A response time far above its baseline also demands a new model, although the old one may still be valid. The
     question is then no longer what the response time follows, but what makes it long. The old one stays if it predicts
     most of the excess, unless another resource is short.
     """

@@ -49,8 +49,8 @@ def folds_of(samples: int, folds: int = FOLDS) -> NDArray[np.intp]:
 class LinearClimb:
     """Linear models with an increasing number of metrics, each cross-validated.
 
-    R^2 is that of the predictions of all folds together, 1 - sum of squared errors / variance: with 10 samples and 10
-    folds each fold has a single sample, which has no R^2 of its own.
+    R^2 is that of the predictions of all folds together, 1 - sum of squared errors / variance. With 10 samples and 10
+    folds, each fold has a single sample, which has no R^2 of its own.
 
     Parameters:
         values: shape (samples, candidates), without NaN.
@@ -89,8 +89,8 @@ class LinearClimb:
         """Evaluate each candidate.
 
         Returns:
-            The R^2 with it, shape (candidates,), -inf if it adds nothing or is in the model; and its partial
-            correlation with the target over all folds, which has the sign of its coefficient.
+            The R^2 with it, shape (candidates,), -inf if it adds nothing or is in the model. Second, the sign of its
+            partial correlation with the target over all folds, which is that of its coefficient.
 
         """
         variance = self._variances()[:, :-1]

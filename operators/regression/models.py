@@ -34,16 +34,17 @@ class Trait:
 
     Attributes:
         resource: its resource: `cpu`, `memory`, `disk` or `network`; empty if unknown.
-        role: `wait` if contention moves it (pressure, run queues, waiting time), `free` for what is left of a resource,
-            `use` for what is used, `load` if it follows the workload (packets, context switches); empty if unknown.
+        role: `wait` if contention moves it (pressure, run queues, waiting time), `load` if it follows the workload
+            (packets, context switches). `free` is the part of a resource that is left, `use` the part that is used.
+            Empty if unknown.
         sign: the sign of its coefficient in a model of a response time: +1, -1, or 0 for either.
-        gauge: how it shows that the resource is short: by the share of time in which work waits for it (`pressure`), by
-            the number of tasks or requests at it (`queue`), or by how often or long it is withheld (`stops`). `use` is
-            the share of time in which it is used, `size` its size, and empty none of these.
+        gauge: how it shows that the resource is short. `pressure` is the share of time in which work waits for it,
+            `queue` the number of tasks or requests at it, and `stops` how often or long it is withheld. `use` is the
+            share of time in which it is used, `size` its size, and empty none of these.
         short: the least value of the gauge at which the resource may be short. For a queue with a size, it is beyond
             that size.
         level: whether it is an amount that is held, such as memory. It explains a response time only while its resource
-            is short, and nothing else: two levels that drift are correlated without any relation (Granger and Newbold
+            is short, and nothing else. Two levels that drift are correlated without any relation (Granger and Newbold
             1974, "Spurious regressions in econometrics", Journal of Econometrics 2).
         barred: whether no model has it unless it is pinned.
 

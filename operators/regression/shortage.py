@@ -8,7 +8,7 @@ or the resource is waited for most of the time. If no resource is, the requests 
 upstream, a pause.
 
 Requests that no worker has accepted yet are in no queue of a host. So of several short resources the one with the least
-idle time is shorter: a queue has u / (1 - u) requests if its server is used for the share u of the time (M/M/1).
+idle time is shorter. A queue has u / (1 - u) requests if its server is used for the share u of the time (M/M/1).
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ def clustered(points: Floats, *, most: int = MOST, restarts: int = RESTARTS, see
     """Cluster points by k-means, with k by the elbow; in a single cluster if more are not evident.
 
     k-means splits any points. The clusters are accepted if their inertia, relative to a single cluster, is at most half
-    (`EVIDENT`) of that for as many evenly spread points with the same variance along the same axes: the idea of the gap
-    statistic (Tibshirani, Walther, Hastie, 2001).
+    (`EVIDENT`) of that for evenly spread points. These are as many, with the same variance along the same axes. This is
+    the idea of the gap statistic (Tibshirani, Walther, Hastie, 2001).
 
     Parameters:
         points: standardized points, shape (points, features).
@@ -99,9 +99,9 @@ def clustered(points: Floats, *, most: int = MOST, restarts: int = RESTARTS, see
 def elbow(inertias: Sequence[float]) -> int:
     """Return the number of clusters beyond which the inertia does not decrease substantially.
 
-    It is where the curve is farthest below the straight line between its ends, with both axes scaled to 0 to 1
-    (Satopaa, Albrecht, Irwin, Raghavan, 2011, "Finding a 'kneedle' in a haystack"). The curve begins at a single
-    cluster, so the result is 1 only for at most two values, or for a straight curve.
+    It is where the curve is farthest below the straight line between its ends, with both axes scaled to 0 to 1. The
+    rule is that of Satopaa, Albrecht, Irwin, Raghavan (2011), "Finding a 'kneedle' in a haystack". The curve begins at
+    a single cluster, so the result is 1 only for at most two values, or for a straight curve.
 
     The rule is conservative: of four or more separate clusters it may rather join two than split one.
 
@@ -129,8 +129,8 @@ def elbow(inertias: Sequence[float]) -> int:
 def k_means(points: Floats, k: int, *, restarts: int = RESTARTS, seed: int = 0) -> Partition:
     """Cluster points by Lloyd's algorithm from seeds of k-means++ (Arthur and Vassilvitskii, 2007).
 
-    A cluster that loses all its points restarts at the point that is farthest from its own center. scikit-learn finds
-    the same inertia as fast, but its import costs a worker 0.7 s and 66 MB.
+    A cluster that loses all its points restarts at the point that is farthest from its own center. The library
+    scikit-learn finds the same inertia as fast, but its import costs a worker 0.7 s and 66 MB.
 
     Parameters:
         points: shape (points, features).

@@ -115,8 +115,8 @@ def estimated_eps(points: Floats, minimum_points: int, *, smallest: float = 0.0)
 
     It is the core distance that a share of `NOISE` of the points exceeds: in Ester et al. (section 4.2) the user gives
     the share of noise, and S4 (section IV.A) finds less than one percent reasonable. If there are more outliers, it is
-    a fence of the logarithms of the core distances, q3 + 3.5 (q3 - q1), a little beyond Tukey's outer one (1977,
-    section 2D): quartiles are robust if less than a quarter of the data are outliers. A distance of 0, between equal
+    a fence of the logarithms of the core distances, q3 + 3.5 (q3 - q1). It is a little beyond Tukey's outer one (1977,
+    section 2D). Quartiles are robust if less than a quarter of the data are outliers. A distance of 0, between equal
     points, counts as the smallest positive one.
 
     The knee of the sorted distances, by which eps is often chosen by eye, depends on the few farthest points.

@@ -229,8 +229,8 @@ def distinctive_name(some: Moments, usual: Moments) -> Named | None:
     """Return the name that most of some requests have and normal ones rarely; None without one.
 
     The name of a single request is no evidence: most services have many rare names. Several requests that share one by
-    chance are rare: the statistic is the square root of the likelihood ratio of both shares (G-test of Sokal and Rohlf,
-    Biometry, 1981), with half a normal request more.
+    chance are rare. The statistic is the square root of the likelihood ratio of both shares, with half a normal request
+    more (G-test of Sokal and Rohlf, Biometry, 1981).
     """
     of, of_normal = some.sums(_NAME).present, usual.sums(_NAME).present
     names = [key for key in some.keys() if key[0] == "name" and key != _NAME]  # noqa: SIM118 - no dictionary

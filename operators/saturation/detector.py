@@ -57,11 +57,11 @@ class Saturation:
     has been below `RELEASED` of the limit or, if the resource fills up, `LEFT` times as much has been left as at the
     limit.
 
-    A forecast opens if a resource that fills up would be full within `forecast_s` at its present rate; if it is less
-    than half full, within 2 r `forecast_s`, since programs often grow for a while if there is room. It ends beyond
-    twice that time, or once the resource is saturated. The rate is the least of: the median of the last ten steps of a
-    minute, that of the last five, and the rise from the lowest of the first samples to the lowest of the others. So
-    neither a single step nor a use that comes and goes is a trend.
+    A forecast opens if a resource that fills up would be full within `forecast_s` at its present rate. If it is less
+    than half full, the horizon is 2 r `forecast_s`, since programs often grow for a while if there is room. It ends
+    beyond twice that time, or once the resource is saturated. The rate is the least of three: the median of the last
+    ten steps of a minute, that of the last five, and the rise of the minimum. The minimum rises from the lowest of the
+    first samples to the lowest of the others. So neither a single step nor a use that comes and goes is a trend.
 
     Such facts are not part of a budget for false alarms.
 
