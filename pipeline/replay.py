@@ -56,8 +56,9 @@ class Replay(Observer):
         stages: the operators, and the stages that re-key the input of some.
         tell: receives the results in order.
         report: receives a line with place and reason for each unusable record.
-        scores: whether to publish every score: for each operator and key the worst of a tick's frames, once the next
-            tick begins; for a service the scores of its requests; also the predictions of models.
+        scores: whether to publish every score. For each operator and key it is the worst of a tick's frames, once the
+            next tick begins. For a service these are the scores of its requests. Predictions of models are published,
+            too.
         served: learns the hosts that the frames of applications name.
 
     Attributes:

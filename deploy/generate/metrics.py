@@ -15,8 +15,8 @@ OpenMetrics, together with the usual metrics of the worker's own process, such a
   names of a stream have a series; `laggard_rows_left_out` is the number of the others. Each such row has up to
   {TOP_FEATURES} features.
 - The series of an anomaly, `laggard_anomaly_...`, begin when an operator's score exceeds 1. Those of a host's score end
-  when it has been 1 or less for {QUIET_S:.0f} s, which is before the record of the end is published; those of a lasting
-  anomaly end with that record: see [ends](anomalies.md#ends). They retain the row and the feature at the onset. They
+  when it has been 1 or less for {QUIET_S:.0f} s, which is before the record of the end is published. Those of a lasting
+  anomaly end with that record (see [ends](anomalies.md#ends)). They retain the row and the feature at the onset. They
   are part of the state: after a restart or a rebalance, a worker exports them with the host's first frame. Replays of
   recorded data open no anomalies.
 - Series of an application have the label `application` instead of `host`. The row of its `laggard_anomaly_...` and

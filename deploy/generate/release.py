@@ -1,8 +1,8 @@
 """Build a release: `python -m deploy.generate.release FOLDER`, from a clean checkout, in the environment of the tests.
 
-It writes the wheel, built from the commit alone; an SBOM (CycloneDX 1.6) of the image's packages, with the hashes of
-all files that the lock allows; provenance as an in-toto statement (SLSA 1.0); and SHA256SUMS of all of these. The same
-commit gives the same wheel. Nothing is signed or uploaded: sign SHA256SUMS with your key.
+It writes the wheel, built from the commit alone, and an SBOM (CycloneDX 1.6) of the image's packages, with the hashes
+of all files that the lock allows. It also writes provenance as an in-toto statement (SLSA 1.0), and SHA256SUMS of all
+of these. The same commit gives the same wheel. Nothing is signed or uploaded: sign SHA256SUMS with your key.
 """
 
 from __future__ import annotations

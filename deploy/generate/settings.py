@@ -77,8 +77,8 @@ def settings_page() -> str:
         "may write it if that is root's group, or the private group of the owner: with the same name and no other",
         "member. For a link, its target counts. The same holds for the embedded bus's file, for the files in the",
         "directory `state`, and for the folders above them. Other users may write to a folder with the sticky bit,",
-        "such as `/tmp`, and to one that root mounted with their permission, such as an `emptyDir` of Kubernetes:",
-        "each file in it is checked.",
+        "such as `/tmp`. They may also write to one that root mounted with their permission, such as an `emptyDir` of",
+        "Kubernetes. Each file in such a folder is checked.",
         "",
         "| setting | kind | default | bounds | meaning |",
         "|---|---|---|---|---|",
@@ -89,8 +89,9 @@ def settings_page() -> str:
         *textwrap.wrap(
             "Texts of processes and clients are recorded, shown on the page and sent to Kafka. Before that, `***` "
             "replaces secrets in command lines, in names of processes and threads, and in the targets of traced "
-            "requests and their spans (whose queries are always dropped), unless `redaction.enabled` is false. Access "
-            "logs only contribute times and statuses, stacks the names of functions. These secrets are hidden:",
+            "requests and their spans. The queries of these targets are always dropped. If `redaction.enabled` is "
+            "false, nothing is replaced. Access logs only contribute times and statuses, stacks the names of "
+            "functions. These secrets are hidden:",
             118,
         ),
         "",
@@ -111,9 +112,10 @@ def settings_page() -> str:
             initial_indent="  ",
             subsequent_indent="  ",
         ),
-        "- the password in an address, `postgres://shop:***@db/shop`; Bearer tokens; JSON web tokens; private keys",
-        "  in PEM; keys by their shape: of Amazon, Google, GitHub, GitLab, Slack, Stripe, Vault, npm, PyPI, Docker,",
-        "  SendGrid, DigitalOcean, and `sk-...`.",
+        "- the password in an address, `postgres://shop:***@db/shop`;",
+        "- Bearer tokens, JSON web tokens and private keys in PEM;",
+        "- keys by their shape: of Amazon, Google, GitHub, GitLab, Slack, Stripe, Vault, npm, PyPI, Docker, SendGrid,",
+        "  DigitalOcean, and `sk-...`.",
         "",
         "A secret without a name, as in `login alice hunter2`, is not detected: set `agent.command_lines = false` if",
         "programs are called like this.",

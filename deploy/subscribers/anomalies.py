@@ -226,7 +226,7 @@ class Subscription:
         found = self._consumer.offsets_for_times(dict.fromkeys(partitions, since_ms))
         ends = self._consumer.end_offsets(partitions)
         offsets = {at: OffsetAndMetadata(found[at].offset if found.get(at) else ends[at], "", -1) for at in partitions}
-        with suppress(CommitFailedError):  # somebody else has joined and begun the group meanwhile
+        with suppress(CommitFailedError):  # another member has joined and begun the group meanwhile
             self._consumer.commit(offsets)
 
     def check(self, topic: str) -> None:
@@ -257,7 +257,7 @@ class Subscription:
         return None if event is None or event in self._seen else event
 
     def _poll(self, seconds: float) -> None:
-        """Take what comes next. Where the group has shared out anew, begin with what was not committed."""
+        """Take the next records. After a rebalance, begin with those that were not committed."""
         records = self._consumer.poll(timeout_ms=int(seconds * 1000) + 1)
         generation = self._consumer.group_metadata().generation_id
         if generation == self._generation:
@@ -267,7 +267,7 @@ class Subscription:
         self._generation = generation
         self._batch.clear()
         self._done, self._current = {}, None
-        # Of a partition that stays kafka-python keeps the position, behind what has just been dropped.
+        # For a partition that stays, kafka-python keeps the position, behind the records that have just been dropped.
         for partition in self._consumer.assignment():
             offset = self._consumer.committed(partition)
             if offset is None:
@@ -318,7 +318,7 @@ class Subscription:
 
 
 class _TokenFile(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no types
-    """A token that somebody renews in a file."""
+    """A token in a file that another program renews."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)

@@ -123,7 +123,7 @@ class _Stay(HTTPRedirectHandler):
 
 
 class Endpoint:
-    """Where events are posted to.
+    """An endpoint that events are posted to.
 
     Parameters:
         url: an address of HTTP; paths of webhooks are often secrets, so it is shown nowhere.

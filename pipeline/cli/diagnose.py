@@ -117,9 +117,9 @@ def diagnose(
 ) -> int:
     """Show what a process of this machine is doing: its threads by use, and what each of them executes.
 
-    It samples the process with this PID, row id or NAME, which may be that of the script that it runs; of several with
-    one name, the busiest. ^C ends the sampling and shows the result so far. With --last, --id or --list it shows
-    diagnoses that were recorded while something was wrong.
+    It samples the process with this PID, row id or NAME, which may be that of the script that it runs. Of several with
+    one name, it samples the busiest. Press ^C to end the sampling and to show the result so far. With --last, --id or
+    --list it shows diagnoses that were recorded while something was wrong.
 
     FILE may be `-` for standard output, instead of the page. --json prints a record of the kind `diagnosis`;
     deploy/schemas/diagnosis.json explains its fields.

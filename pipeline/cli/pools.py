@@ -67,9 +67,9 @@ def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, sv
     compared from scratch over its whole life, from the top down: first hosts or other groups, then the members of those
     that deviate. The numbers at merges are approximately unbiased p-values in percent.
 
-    FILE of --svg may be `-` for standard output, instead of the page. --json prints a record of the kind `pool`, whose
-    fields deploy/docs/reference/anomalies.md explains; without POOL one per pool, with only `pool`, `ts`, `members` and
-    `ranking`. The exit code is 3 if nothing is recorded of the pool or the moment.
+    FILE of --svg may be `-` for standard output, instead of the page. With --json it prints a record of the kind
+    `pool`, whose fields deploy/docs/reference/anomalies.md explains. Without POOL it prints one per pool, with only
+    `pool`, `ts`, `members` and `ranking`. The exit code is 3 if nothing is recorded of the pool or the moment.
     """
     _check(pool, svg, as_json=as_json)
     now = time.time()

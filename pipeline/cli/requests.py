@@ -98,9 +98,9 @@ def show(
 ) -> None:
     """Show the durations of normal and outlying requests, and what clusters of outlying ones have in common.
 
-    With SERVICE it shows all its clusters, but at most 5 of those with one request; otherwise the 5 clusters of each
-    service that took the most time. --json prints an object for each service. The exit code is 3 if no such request is
-    recorded.
+    With SERVICE it shows all its clusters, but at most 5 of those with one request. Otherwise it shows the 5 clusters
+    of each service that took the most time. With --json it prints an object for each service. The exit code is 3 if no
+    such request is recorded.
     """
     now = time.time()
     end = past_moment(at, now)
@@ -135,8 +135,8 @@ def path(
     """Draw the critical path of the request with this ID, or prefix of an id: a lane per thread, a block per state.
 
     The path shows what the request waited for, from thread to thread. An arrow marks each change to another thread.
-    FILE of --svg may be `-` for standard output, instead of the page. --json prints the request as a line that
-    `laggard replay` reads, and the result on it in a second line if it is an outlier.
+    FILE of --svg may be `-` for standard output, instead of the page. With --json it prints the request as a line that
+    `laggard replay` reads. If the request is an outlier, a second line is the result on it.
     """
     if svg not in {None, STANDARD} and not Path(str(svg)).parent.is_dir():
         raise click.BadParameter(f"{svg}: there is no such folder", param_hint="--svg")

@@ -51,7 +51,7 @@ HERE, EARLIEST, LATEST = "here", "earliest", "latest"
     default=HERE,
     show_default=True,
     metavar="WHERE",
-    help=f"Where publishing continues: {HERE} (the present offset), {EARLIEST}, {LATEST}, or a time ({FORMS}).",
+    help=f"Where publishing continues: {HERE} (the present offset), {EARLIEST}, {LATEST}, or a time. Times: {FORMS}.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs; needs --yes.")

@@ -141,9 +141,9 @@ _output_option = click.option(
 def start(settings: Settings, *, duration_s: float | None, output: Path | None) -> None:
     """Start tracing in the background, until `laggard trace stop`. Report once it records, or why it does not.
 
-    The settings `trace.*` or these options select what is traced: PHP's requests by its own probes (Debian's php-fpm
-    has them), programs that mark their requests, calls of any function of any program, or connections to a port.
-    `laggard up` traces by itself if the settings select anything.
+    The settings `trace.*` or these options select what is traced. PHP's requests are traced by its own probes (Debian's
+    php-fpm has them). Others are traced if their programs mark them, by calls of any function of any program, or by
+    connections to a port. `laggard up` traces by itself if the settings select anything.
     """
     _check_traces(settings)
     if (holder := _holder(settings)) is not None:

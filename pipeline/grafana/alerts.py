@@ -11,9 +11,10 @@ An alert text names the host, the row, the feature, its value and its baseline. 
     {most}                  a sentence with the worst feature or the main cause, if it is known
 
 `as` is the form of a number or a label. `amount` has the unit of the ending of the label `feature`, and so have
-`usually` (", usually X") and `spread` (" ± X"), which are empty for unknown numbers. The others are `count`,
-`duration`, `time`, `epoch` (in whole numbers), `url`, `parameter` (of a link to a dashboard, empty without such a
-label), `argument` (of a command) and `where` (" in X", empty likewise); `young` is a remark if the number is 1.
+`usually` (", usually X") and `spread` (" ± X"), which are empty for unknown numbers. Other forms of numbers are
+`count`, `duration`, `time` and `epoch` (in whole numbers). `young` is a remark if the number is 1. Other forms of
+labels are `url`, `argument` (of a command), `parameter` (of a link to a dashboard) and `where` (" in X"). `parameter`
+and `where` are empty without such a label.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The part of Grafana's HTTP API that laggard needs, by the library grafana-api.
 
 The library (1.0.3) has folders, dashboards, data sources and annotations. The rest goes through its client,
-`Connection.ask`: the state of the server, queries, versions of dashboards, alert rules, contact points, and partial
-changes of annotations, where the library writes null for missing fields.
+`Connection.ask`: the state of the server, queries, versions of dashboards, alert rules and contact points. So do
+partial changes of annotations, where the library writes null for missing fields.
 """
 
 from __future__ import annotations

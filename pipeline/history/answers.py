@@ -39,7 +39,7 @@ SILENT_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was slow at a moment.
+    """The answer to what was slow at a moment.
 
     Attributes:
         host: the host.

@@ -107,7 +107,7 @@ class Stream:
         return self.ts + max(SILENT_S, SILENT_TICKS * self.interval_s) if waits else math.inf
 
     def fall_silent(self) -> None:
-        """Drop its anomalies, whose end was not observed. What is still there when frames come again is a new one."""
+        """Drop its anomalies, whose end was not observed. One that is still there when frames come again is new."""
         self.courses, self.trigger = (), Trigger()
         self.anomalies = self.anomalies.given_up()
 

@@ -3,9 +3,10 @@
 The runner drives it from a bus, a replay from files, `laggard why` from history: the same records give the same answers
 everywhere.
 
-Each record is scored before it is learned. A duplicate changes nothing; what is late, cannot be read, or makes the
-operator raise becomes a dead letter, and the task goes on. Where a producer's clock was far ahead and was set back, all
-that comes is late: after a few such frames their stream begins anew. States are kept by key, see `states`.
+Each record is scored before it is learned. A duplicate changes nothing. A record that is late or unreadable, or that
+makes the operator raise, becomes a dead letter, and the task continues. If a producer's clock was far ahead and was set
+back, all of its records are late. After a few such frames their stream begins anew. States are kept by key, see
+`states`.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class RedactionSettings(Section, table="redaction"):
     enabled = Flag(
         "true",
         "Whether to replace secrets by `***` before anything is recorded, in command lines and in names of threads "
-        "and traced requests: values of names such as `--db-password=...` or `?token=...`, passwords in addresses, "
-        "Bearer tokens, keys of well-known services.",
+        "and traced requests. Secrets are values of names such as `--db-password=...` or `?token=...`, passwords in "
+        "addresses, Bearer tokens and keys of well-known services.",
     )
     names = Words(
         "",

@@ -296,10 +296,10 @@ class LogSource(Source):
     )
     format = Text(
         "",
-        "The format of a line: `json`; `nginx`, `apache` or `traefik`, each its combined (Traefik: common) format "
-        "with the duration at the end; or a format or whole directive, on one line, of nginx's `log_format` or "
-        "Apache's `LogFormat`. The duration is `$request_time` or `$upstream_response_time`, for Apache `%D` or `%T` "
-        "with any unit.",
+        "The format of a line: `json`, or `nginx`, `apache` or `traefik`, each its combined (Traefik: common) format "
+        "with the duration at the end. It may also be a format or whole directive, on one line, of nginx's "
+        "`log_format` or Apache's `LogFormat`. The duration is `$request_time` or `$upstream_response_time`, for "
+        "Apache `%D` or `%T` with any unit.",
     )
     fields = Mapped(
         "",

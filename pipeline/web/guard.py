@@ -81,7 +81,7 @@ class Guard(Secured):
 
     A page in a browser of this machine can send requests to loopback. Its name may even resolve to 127.0.0.1 (DNS
     rebinding), and then it can also read the answers. But it cannot change the browser's `Host` and `Origin`. A token
-    is nothing that a browser would send by itself, so with a token any `Host` is served: a scraper may use a name of
+    is nothing that a browser would send by itself. So with a token any `Host` is served: a scraper may use a name of
     this machine that the machine itself does not know.
 
     Parameters:

@@ -178,8 +178,8 @@ def _losses() -> list[PanelBuilder]:
         ),
         graph(
             "Hidden streams, clocks and names",
-            "Frames of streams that are not exported because there are too many; streams restarted because their "
-            "producer's clock was set back; hosts that share a name: give each its own `host`.",
+            "Frames of streams that are not exported because there are too many. Streams restarted because their "
+            "producer's clock was set back. Hosts that share a name: give each its own `host`.",
             [
                 (f"sum({_increase('frames_left_out_total')})", "hidden frames"),
                 (f"sum by (operator) ({_increase('clocks_set_back_total')})", "{{operator}}, clocks set back"),

@@ -1,6 +1,6 @@
 """The stored form of values on the embedded bus: small ones as they are, others compressed.
 
-Measured on frames of 285 processes x 25 features with their names (85 kB, 81 % zeros): zstandard level 1 compresses
+Measured on frames of 285 processes x 25 features with their names (85 kB, 81 % zeros). Level 1 of zstandard compresses
 them to 8.2 kB in 100 us, and decompresses them in 39 us. Level 3 gains 10 %. Shuffling the bytes of the float64 values
 first makes them larger (14 kB: whole zeros and repeated names compress here, not exponents) and costs 80 us more. An
 earlier frame as dictionary gains nothing at level 1. So: plain level 1.

@@ -1,8 +1,7 @@
 """Waits for records of other processes without polling.
 
 A writer touches the file's times after the commit; a reader sleeps in inotify(7) until then. Polling every 40 ms took
-1 % of a core here for each idle reader, since caches are cold each time, and delivered a record after 20 ms rather than
-1 ms.
+1 % of a core for each idle reader, since caches are cold each time. It delivered a record after 20 ms rather than 1 ms.
 """
 
 from __future__ import annotations

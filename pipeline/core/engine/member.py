@@ -8,9 +8,10 @@ A new partition is paused, recovered in another thread (`Recoverer`), and contin
 the member polls and processes its other partitions, so that a long recovery costs it neither time nor its place in the
 group.
 
-Memory: each stage's states of each partition that the member has or recovers (see `states`); `Pace.poll_records`
-records; the results since the last commit, of at most `Pace.commit_records` records and one poll; the snapshots of one
-partition as bytes while they are loaded; and with a standby the states of all other partitions.
+Memory: each stage's states of each partition that the member has or recovers (see `states`), and `Pace.poll_records`
+records. It also has the results since the last commit, of at most `Pace.commit_records` records and one poll. While the
+snapshots of a partition are loaded, it has those of one partition as bytes. With a standby it has the states of all
+other partitions, too.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ long. An empty snapshot marks this for later recoveries. If the state of a key a
 the key is detected. All of this depends on the records alone. A change to a key at the record of another one is in the
 same commit as that record, since a replay may begin after it.
 
-Memory: `max_keys` states, each with an operator for each scope (see there; for `gaussian` 176 bytes per row and
-feature), the newest frame of each scope, and the last 256 sequence numbers; the snapshots that have become due since
-the last commit; and the names in the task's decoder. A recovery also holds the newest snapshots of the partition as
+Memory: `max_keys` states, the snapshots that have become due since the last commit, and the names in the task's
+decoder. A state has an operator for each scope (see there; for `gaussian` 176 bytes per row and feature), the newest
+frame of each scope, and the last 256 sequence numbers. A recovery also has the newest snapshots of the partition as
 bytes.
 """
 

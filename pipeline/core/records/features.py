@@ -46,8 +46,9 @@ ROW: Final[Shape[RowScore]] = shape(
     score=number("Its score."),
     age_s=number("The time for which it was learned, in seconds.", minimum=0),
     basis=choice(
-        "The baseline: its own past (`itself`); while that is too short, other rows of its name (`name`), otherwise "
-        "the starts of rows of any name (`starts`), or all rows (`all`); or a limit instead of a past (`threshold`).",
+        "The baseline is its own past (`itself`). While that is too short, other rows of its name are (`name`), "
+        "otherwise the starts of rows of any name (`starts`), or all rows (`all`). `threshold` is a limit instead of a "
+        "past.",
         Basis,
         added=True,
     ),

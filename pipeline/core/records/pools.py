@@ -60,10 +60,10 @@ class Ranked(Part):
     kind: Annotated[
         Kind,
         _kind(
-            "How they deviate: for a while they did much more, and are back (`spike`), or go on doing so (`busy`); "
-            "they hold more and more (`leak`), do nothing while others work (`stuck`), get less done (`slower`), left "
-            "the pool (`left`), began later (`younger`), or their metrics vary otherwise (`different`). A later "
-            "version may have more.",
+            "How they deviate. They did much more for a while, and are back (`spike`), or go on doing so (`busy`). "
+            "They hold more and more (`leak`), do nothing while others work (`stuck`), or get less done (`slower`). "
+            "They left the pool (`left`), began later (`younger`), or their metrics vary otherwise (`different`). A "
+            "later version may have more.",
             minLength=1,
         ),
     ]

@@ -46,8 +46,8 @@ class Spent(NamedTuple):
         syscall: the system call; empty outside of any.
         on: path of a file, address of a socket (`127.0.0.1:3306`) or name of a device; empty if unknown. Parts that
             vary, such as a client's port, are omitted or are `*`: the same fault has the same text.
-        by: name of the thread or process that ended the wait, holds the lock or had the CPU; of a wait in a listen
-            queue, a request that kept a worker busy; empty if there is none or it is unknown.
+        by: name of the thread or process that ended the wait, holds the lock or had the CPU. For a wait in a listen
+            queue, it is a request that kept a worker busy. Empty if there is none or it is unknown.
         pid: that process; of several, the one with most of the time; 0 if unknown.
         result: the error that the system call returned, `ECONNREFUSED`; empty for success.
         times: the number of pieces.
@@ -93,9 +93,9 @@ class Request:
         ts: its begin, seconds since the Unix epoch.
         request: its id, unique in the service.
         duration_s: its duration, in seconds.
-        counts: how often it entered each state: `RS` in a system call, `RU` in user mode, blocked for `BD` a disk,
-            `BN` the network, `BP` the CPU, `BT` another task, `BF` a futex, `BI` an interrupt, `BS` a timer; `UN` is
-            unknown.
+        counts: how often it entered each state. `RS` is in a system call, `RU` in user mode, and `UN` unknown. It is
+            blocked for `BD` a disk, `BN` the network, `BP` the CPU, `BT` another task, `BF` a futex, `BI` an interrupt
+            or `BS` a timer.
         times_s: the time in each state, as seen from its own thread; they sum to the duration.
         syscalls: the system calls of all threads that worked for it, in the order of time.
         sequence: the ever growing number of the record on its host; `UNNUMBERED` if there are no numbers.

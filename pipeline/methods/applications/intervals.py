@@ -11,11 +11,11 @@ that dies delays the others once, by that time. The time of performance frames d
 before the counters, which are re-keyed by the worker. The price: the clocks of hosts must agree within that grace.
 Frames for a closed interval are late.
 
-Bounds, for each application (two of them in `streams`): the metrics, by `Places`; `MAX_STREAMS` streams of ticks (one
-for each host and scope), each forgotten after an hour of silence; `MAX_WAITING` performance frames that wait for ticks,
-then the oldest interval closes without them. Ticks wait for the performance for five intervals, or a minute if that is
-longer. Beyond `MAX_WAITING_CELLS` waiting values the longest stream drops its oldest ticks. Without a measured
-performance only the newest tick of each stream stays.
+Each application has bounds, two of them in `streams`. `Places` bounds its metrics. It has at most `MAX_STREAMS` streams
+of ticks, one for each host and scope, and forgets each after an hour of silence. If more than `MAX_WAITING` performance
+frames wait for ticks, the oldest interval closes without them. Ticks wait for the performance for five intervals, or a
+minute if that is longer. Beyond `MAX_WAITING_CELLS` waiting values the longest stream drops its oldest ticks. Without a
+measured performance only the newest tick of each stream stays.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Intervals:
         """Add a performance frame.
 
         Returns:
-            `late` if it is no newer than the one before, or if the ticks of its interval were dropped; `set_back` if
+            `late` if it is no newer than the one before, or if the ticks of its interval were dropped. `set_back` if
             enough are late, and late enough, that the newest time must have been wrong: the caller starts from scratch.
 
         """

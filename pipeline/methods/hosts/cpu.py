@@ -45,7 +45,8 @@ def cpu(settings: Settings) -> Wired:
             "smoothing": own.smoothing,
             **({} if own.smoothing == "none" else {"window_s": own.window}),
         },
-        # Who is slow asks what is unusual. High use may be the most usual of all: it answers where it is asked first.
+        # The question of what is slow means what is unusual, and high use may be usual. So this operator answers it
+        # only if it is the first one that ranks.
         answers_marks=next(name for name in settings[GeneralSettings].operators if name in RANKING) == "cpu",
     )
 

@@ -2,8 +2,8 @@
 
 An incident opens with its first anomaly, grows with each that belongs to it, and closes when the last of them has
 ended. It needs no clock. The streams decide, in the time of their own frames, how long a score must stay calm before
-its anomaly ends, and that a recurrence before that is the same fault (`courses.JOINED_S`). So the time of a closing is
-that of the frame that ended the last anomaly. The operators decide how long a deviation must last to be an anomaly.
+its anomaly ends. A recurrence before that is the same fault (`courses.JOINED_S`). So the time of a closing is that of
+the frame that ended the last anomaly. The operators decide how long a deviation must last to be an anomaly.
 
 Two open anomalies of a key are one fault, unless they blame different processes that use different resources. Each of
 these joins them:
@@ -19,7 +19,7 @@ program joins an open incident by the resource, but others join it only by the n
 group or a process may be near for weeks, too, and other processes do not compete for it. So an anomaly of a limit joins
 others only by the name of the program.
 
-All causes of slow requests of a service are one fault: who is called looks at the service, not at each cause.
+All causes of slow requests of a service are one fault: the person on call looks at the service, not at each cause.
 
 An anomaly that joins two incidents by the first two rules merges them: the younger closes, `merged_into` the other.
 
@@ -27,8 +27,8 @@ An anomaly of an operator that is far behind the others may belong to the time o
 a new one from that closing on: incidents that blame the same program never overlap.
 
 An anomaly of an operator that no longer runs would never end. It counts as ended once other operators are past the time
-at which its stream would have published it again (`courses.GOES_ON_S`), by as much as one of them may lag behind
-another (`eventtime.SILENT_S`). The operators end the anomalies of a silent host.
+at which its stream would have published it again (`courses.GOES_ON_S`). They must be past it by as much as one of them
+may lag behind another (`eventtime.SILENT_S`). The operators end the anomalies of a silent host.
 
 If the end of the last anomaly of an incident was not observed, the incident says so.
 """

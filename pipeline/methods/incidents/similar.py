@@ -4,12 +4,10 @@ Each common property of two incidents adds its weight. The similarity is the sum
 The culprit has the largest weight, since people search for the same culprit; the feature comes next. The same operators
 and the same host weigh less, since most incidents of a host share them: these alone do not make two incidents similar.
 
-=========================================================================  ======
-the same name is blamed, by the incident or by any operator that saw it    4
-the same feature is blamed; otherwise the same resource (half)             2
-the same operators saw it, on the same scopes (their Jaccard index)        1
-it is about the same host, application, pool or service                    1
-=========================================================================  ======
+- 4: the same name is blamed, by the incident or by any operator that saw it
+- 2: the same feature is blamed; otherwise the same resource (half)
+- 1: the same operators saw it, on the same scopes (their Jaccard index)
+- 1: it is about the same host, application, pool or service
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A request's critical path as a self-contained SVG file: no script, no font; for light and dark pages.
 
-Drawn as in S4's figures 2 and 5: a lane for each thread with its states in order, and a vertical edge with an arrow
-where the path continues in another thread. Each state has a color, and a name if there is room.
+It is drawn as in S4's figures 2 and 5. Each thread has a lane with its states in order. A vertical edge with an arrow
+shows where the path continues in another thread. Each state has a color, and a name if there is room.
 """
 
 from __future__ import annotations

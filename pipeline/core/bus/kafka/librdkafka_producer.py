@@ -173,8 +173,8 @@ class LibrdkafkaTransactions:
     def close(self) -> None:
         """Close everything.
 
-        Errors refer to this object for as long as somebody holds them. A producer that lived on with it would repeat
-        its unanswered requests on a new connection, a commit that counts as failed among them.
+        Errors refer to this object for as long as a caller has them. A producer that lived on with it would repeat its
+        unanswered requests on a new connection, a commit that counts as failed among them.
         """
         with suppress(Exception):
             self._producer.purge(blocking=False)

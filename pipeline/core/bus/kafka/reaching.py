@@ -1,9 +1,9 @@
 """Finds why no broker can be reached, step by step over a connection of its own, since no client reports it.
 
-kafka-python loses a broker's reason for rejecting a password (the answer comes together with the end of the
-connection), librdkafka logs it; both retry until a timeout. So when a client has failed, this checks each step: is the
-name known, does the port answer, does it speak TLS, are the certificates trusted, is the user accepted, and can the
-brokers be reached under the addresses that they advertise.
+When a broker rejects a password, kafka-python loses its reason, since the answer comes together with the end of the
+connection. The client librdkafka logs it. Both retry until a timeout. So when a client has failed, this checks each
+step. Is the name known, does the port answer, and does it speak TLS? Are the certificates trusted, and is the user
+accepted? Can the brokers be reached under the addresses that they advertise?
 """
 
 from __future__ import annotations

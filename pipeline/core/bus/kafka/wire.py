@@ -50,8 +50,8 @@ def incoming(  # noqa: PLR0917 - once for every record: names cost time
 ) -> Incoming:
     """Return the record in the form of the bus.
 
-    Other clients may have written it: a missing key becomes the empty one, bytes that are not UTF-8 become lone
-    surrogates (which turn back into these bytes), and a missing value becomes `NULL`.
+    Other clients may have written it. A missing key becomes the empty one, and a missing value becomes `NULL`. Bytes of
+    a key that are not UTF-8 become lone surrogates, which turn back into these bytes.
     """
     return Incoming(
         partition,
