@@ -1,9 +1,9 @@
 """Whole stacks of native code, running or waiting, by `eu-stack` of elfutils, which stops the process for each sample.
 
-Measured on a program with 11 threads: a sample took 13 to 38 ms (3.5 ms of CPU time), and with names (without `-q`)
-211 ms. gdb is not used, since it took 1,058 ms. On a machine with 60 programs per core a sample takes up to `LIMIT_S`:
-the process waits until the tracer is scheduled. The busy thread did 0.999 of its rounds for the same CPU time (median
-of 8 pairs, 0.982 to 1.015: `tests/benchmarks/profilers.py`).
+Measured on a program with 11 threads, a sample took 13 to 38 ms (3.5 ms of CPU time). With names (without `-q`) it took
+211 ms. The debugger gdb is not used, since it took 1,058 ms. On a machine with 60 programs per core a sample takes up
+to `LIMIT_S`: the process waits until the tracer is scheduled. The busy thread did 0.999 of its rounds for the same CPU
+time (median of 8 pairs, 0.982 to 1.015: `tests/benchmarks/profilers.py`).
 """
 
 from __future__ import annotations

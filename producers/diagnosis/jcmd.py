@@ -4,7 +4,7 @@ Measured: the map costs the virtual machine 10 ms and no safepoint. A thread dum
 the collector G1, and finds the busy method in 12 of 12. It takes 47 to 76 ms with the serial collector, whose
 safepoints wait for the end of counted loops. Then it finds the caller instead, in 12 of 12. Samples of the kernel find
 the busy method in all with both. The busy thread did 1.001 (G1) and 0.995 (serial) of its rounds for the same CPU time
-(medians of 8 pairs, 0.983 to 1.019: `tests/benchmarks/profilers.py`), and this used 0.4 % of a core. The program `jcmd`
+(medians of 8 pairs, 0.983 to 1.019: `tests/benchmarks/profilers.py`). This used 0.4 % of a core. The program `jcmd`
 would start a Java of its own for each command.
 """
 

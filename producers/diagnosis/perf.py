@@ -1,8 +1,8 @@
 """Running threads of native code: the kernel samples each of them at intervals of its CPU time.
 
-Measured against the program `perf`, in five turns of 2 s on a busy thread: this used 5 to 7 ms of CPU time, and 0.14 s
-once to read the symbols of the kernel. `perf record -F 99 -g -p PID -o - | perf script` used 186 to 279 ms, most of it
-to start. The thread did 0.996 of its rounds for the same CPU time (median of 8 pairs, 0.986 to 1.031:
+Measured against the program `perf`, in five turns of 2 s on a busy thread, this used 5 to 7 ms of CPU time. It used
+0.14 s once to read the symbols of the kernel. `perf record -F 99 -g -p PID -o - | perf script` used 186 to 279 ms, most
+of it to start. The thread did 0.996 of its rounds for the same CPU time (median of 8 pairs, 0.986 to 1.031:
 `tests/benchmarks/profilers.py`).
 """
 
@@ -67,10 +67,10 @@ class Perf:
     right; its callers are right only in code that was built with `-fno-omit-frame-pointer`.
 
     If the whole machine may be sampled (CAP_PERFMON), the cores are sampled, and samples of other processes are
-    dropped. This finds threads however many or short-lived, at no measurable cost: 8 threads that wake each other for
-    20 us of work did 1.00 of their work per second of CPU time (median of 10 pairs). Otherwise each thread is sampled
-    by itself, which makes its switches more expensive (the same 8 threads: 0.85). New threads are then found at a later
-    `take`. Shorter-lived ones are missed, and `notes` report that if it matters.
+    dropped. This finds threads however many or short-lived, at no measurable cost. Measured, 8 threads that wake each
+    other for 20 us of work did 1.00 of their work per second of CPU time (median of 10 pairs). Otherwise each thread is
+    sampled by itself, which makes its switches more expensive (the same 8 threads: 0.85). New threads are then found at
+    a later `take`. Shorter-lived ones are missed, and `notes` report that if it matters.
 
     Args:
         pid: the pid of the process, or of one of its threads, in laggard's pid namespace.

@@ -1,7 +1,7 @@
 """The owner of a process: its user, and its container.
 
-Sources: proc_pid_status(5), passwd(5), cgroups(7); the names of control groups in the documentation of container
-managers (Docker and podman: the systemd and the cgroupfs driver; Kubernetes: the CRI; LXC: `lxc.payload.NAME`).
+Sources: proc_pid_status(5), passwd(5), cgroups(7). The names of control groups are in the documentation of container
+managers: Docker and podman (the systemd and the cgroupfs driver), Kubernetes (the CRI) and LXC (`lxc.payload.NAME`).
 """
 
 from __future__ import annotations

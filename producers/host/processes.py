@@ -1,7 +1,7 @@
 """Every process of a machine at a tick: one row each, counters as rates and ratios.
 
-It is cheap: the files of a process stay open and are read in place. Of a process that did not run since the last tick,
-only the CPU clock is read. The remaining arithmetic is done for all processes at once.
+It is cheap: the files of a process stay open and are read in place. If a process did not run since the last tick, only
+its CPU clock is read. The remaining arithmetic is done for all processes at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds the processes to diagnose while a host waits for its disks or for memory: waiting ones and top consumers.
 
 The kernel counts the pressure of a host, or of a control group, but not of a process. So while it is high, every
-process is sampled now and then: its threads that wait for a device (uninterruptible sleep), its I/O, its major page
-faults and its resident memory.
+process is sampled now and then. A sample has its threads that wait for a device (uninterruptible sleep), its I/O, its
+major page faults and its resident memory.
 """
 
 from __future__ import annotations

@@ -52,10 +52,11 @@ SOURCE_FEATURES: Final = (
 """The features of a source itself.
 
 `expected_places` is the number of targets or files to read in this interval, and `read_places` the number of readable
-ones; `read_duration_s` is the duration of the read; `samples` is the number of values or lines that it read. Since the
-program began: `unusable_samples` is the number of these that were malformed, impossible, or beyond a bound; `failures`
-counts unreadable places; `publish_failures` counts failures to publish its frames. For all sources of the program
-together: `waiting_records` is the number of records that have not arrived yet, and `dropped_records` that of lost ones.
+ones. `read_duration_s` is the duration of the read, and `samples` is the number of values or lines that it read. Since
+the program began: `unusable_samples` is the number of these that were malformed, impossible, or beyond a bound;
+`failures` counts unreadable places; `publish_failures` counts failures to publish its frames. For all sources of the
+program together: `waiting_records` is the number of records that have not arrived yet, and `dropped_records` that of
+lost ones.
 """
 
 

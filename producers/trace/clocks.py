@@ -3,8 +3,8 @@
 No packet arrives before it was sent. So each packet in one direction bounds the difference from below, and each one in
 the other direction from above. A line between the two sets of points is the difference and its drift. The error is the
 distance by which the line can move without crossing a point. Sources: Duda, Harrus, Haddad and Bernard, *Estimating
-global time in distributed systems* (ICDCS 1987); for LTTng Poirier, Roy and Dagenais, *Accurate offline synchronization
-of distributed traces using kernel-level events* (SIGOPS OSR 44/3, 2010).
+global time in distributed systems* (ICDCS 1987). For LTTng: Poirier, Roy and Dagenais, *Accurate offline
+synchronization of distributed traces using kernel-level events* (SIGOPS OSR 44/3, 2010).
 """
 
 from __future__ import annotations

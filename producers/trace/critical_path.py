@@ -34,12 +34,12 @@ _RETRY_NS: Final = 1_000_000
 
 Span = tuple["Thread", int, int, int, "Processor | None", "Thread | None", int, str]
 """A piece of a thread's time by scheduling alone: thread; start; end; state, or `RUNNING`; the CPU that it had or
-waited for; the waker; the time of the wakeup's cause; the device, interrupt or timer of the wakeup."""
+waited for. Then, for the wakeup: the waker; the time of its cause; its device, interrupt or timer."""
 
 Piece = tuple["Thread", int, int, int, "Call | None", "Processor | None", "Thread | None", str]
 """A piece of a thread's time in one state: thread; start; end; number of the state; its system call, if any, except in
-interrupts (an open call ends at `FOREVER`); the CPU that it had or waited for; the waker; the device, interrupt or
-timer of the wakeup, or the interrupt that used the CPU."""
+interrupts. Then the CPU that it had or waited for; the waker; the device, interrupt or timer of the wakeup, or the
+interrupt that used the CPU. An open call ends at `FOREVER`."""
 
 
 class Timelines:

@@ -41,8 +41,8 @@ class Kind(IntEnum):
     """The kinds of events, and the meaning of their columns. Columns that are not named are 0, or `NO_TEXT`."""
 
     SWITCH = 1
-    """`tid` left the CPU: a = the next thread, b = 1 if `tid` could have run on (preempted), otherwise 0, c = the bits
-    of its state as the kernel reports them, text = name of the next thread."""
+    """`tid` left the CPU: a = the next thread, c = the bits of its state as the kernel reports them, text = name of the
+    next thread. If `tid` could have run on (preempted), b = 1, otherwise 0."""
     WAKE = 2
     """`tid` (or the interrupt above it, see `flags`) woke a thread: a = that thread."""
     FORK = 3

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from laggard.producers.trace.threads import Thread
 
 MAX_LOCKS: Final = 16_384
-"""The most locks with a known holder. Where releases are missed, the oldest are forgotten."""
+"""The most locks with a known holder. If releases are missed, the oldest are forgotten."""
 
 LOCKING: Final = int(Does.FLOCK | Does.FCNTL)
 _MAKING: Final = int(Does.OPENS | Does.DUPLICATE)

@@ -24,9 +24,9 @@ OWN_FEATURES: Final = (
     "trace_dropped_records",
     "trace_lag_s",
 )
-"""CPU time in seconds; events read, and dropped by the kernel; requests published, and discarded; the share of the time
-that was recorded; requests that wait for the bus, and that were dropped; the longest delay of reading since the figures
-before. Counts are since it began."""
+"""CPU time in seconds; events read, and dropped by the kernel; requests published, and discarded. Then the share of the
+time that was recorded; requests that wait for the bus, and that were dropped. Last is the longest delay of reading
+since the figures before. Counts are since it began."""
 
 OWN_EVERY_S: Final = 10.0
 

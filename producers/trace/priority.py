@@ -24,8 +24,8 @@ _USUAL_WEIGHT: Final = "100"
 def raise_priority(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")) -> tuple[str, str]:
     """Raise the priority of this process, as far as it may.
 
-    A nice value other than 0 stays: somebody has chosen it. The nice value of a session (autogroup) is set
-    only by its leader, and the weight of a cgroup only if no other process is in it.
+    A nice value other than 0 stays: a user has chosen it. The nice value of a session (autogroup) is set only by its
+    leader, and the weight of a cgroup only if no other process is in it.
 
     Returns:
         The priority in words, and why it is not raised; the latter is empty if it is.

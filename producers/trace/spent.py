@@ -61,7 +61,7 @@ def spent(
         pieces: the pieces.
         texts: the texts of the trace.
         queued: if the first piece is a wait in a listen queue, the nanoseconds that the server's threads spent on
-            requests meanwhile, and a process, by name: the wait is divided among these names.
+            requests meanwhile, and a process, by name. The wait is divided among these names.
 
     """
     sums: dict[Key, _Sum] = {}

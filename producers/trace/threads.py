@@ -22,8 +22,8 @@ BEGINNING: Final = -(1 << 62)
 FOREVER: Final = 1 << 62
 
 Segment = tuple[int, int, "Processor | None", "Thread | None", int, str]
-"""End; state, or `RUNNING`; the CPU on which it ran or waited to run; its waker; the time of the cause (before the end
-only if a packet traveled); the device, interrupt or timer that woke it."""
+"""End; state, or `RUNNING`; the CPU on which it ran or waited to run; its waker. Then the time of the cause (before the
+end only if a packet traveled); the device, interrupt or timer that woke it."""
 
 Call = tuple[int, int, int, int, str, "Thread | None", int]
 """End; start; place of the name in the trace's texts; result; its file or socket; the holder of the requested lock at

@@ -31,9 +31,9 @@ _PROGRAM: Final = re.compile(r"(php-fpm|php|libphp)[\d.]*(\.so)?")
 _STARTUP, _SHUTDOWN = "request__startup", "request__shutdown"
 _TEXTS: Final = {"method": 2, "uri": 1}  # of the startup's arguments: file, URI and method (Zend/zend_dtrace.d)
 
-# The URI of the startup is that of the script, `/index.php` of all pages of most applications. What the client asked
-# for is in the table of FastCGI's variables, which `sapi_globals` begins with a pointer to. The layout is that of
-# main/fastcgi.c with 64 bits since PHP 7.0; where it is another one, the name of the variable is not there.
+# The URI of the startup is that of the script, `/index.php` of all pages of most applications. The URI that the client
+# requested is in the table of FastCGI's variables: `sapi_globals` begins with a pointer to it. The layout is that of
+# main/fastcgi.c with 64 bits since PHP 7.0. In another layout, the name of the variable is not there.
 _REQUEST: Final = "sapi_globals"
 _VARIABLE: Final = "REQUEST_URI"
 _TABLE_AT: Final = 8296  # `env` of struct _fcgi_request
