@@ -1,12 +1,13 @@
-"""What following access logs costs: lines per second of CPU time, beside the plainest loops in the same run.
+"""The cost of following access logs: lines per second of CPU time, beside the plainest loops in the same run.
 
     python -m tests.benchmarks.access_log [--lines 200000] [--rounds 5]
 
-`laggard` is all of it: a real file followed from its begin, parsed, gathered in intervals of 10 s, with frames and
-positions written. The plain loops only read the same file line by line: `re` finds the three fields in nginx's combined
-format by named groups and makes numbers of them; with `strptime` it makes a time of its text too; `json` decodes each
-line and takes three fields. Each kind takes its turn in each round, and the fastest round of each counts, in CPU time
-of this process. Then what a look at logs costs in which nothing is new, for one and for a hundred of them.
+`laggard` is all of it: it follows a real file from its begin, parses it, aggregates it in intervals of 10 s, and writes
+frames and positions. The plain loops only read the same file line by line. `re` finds the three fields in nginx's
+combined format by named groups, and converts them to numbers. With `strptime` it also converts the text of the time.
+`json` decodes each line and reads three fields. Each kind has its turn in each round, and the fastest round of each
+counts, in CPU time of this process. The last lines are the cost of reading logs without new lines, for one and for a
+hundred of them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What the host agent costs: microseconds per process and tick, and its share of a core, beside a psutil loop.
+"""The cost of the host agent: microseconds per process and tick, and its share of a core, beside a psutil loop.
 
 Run it: `python tests/benchmarks/agent.py [--processes 200 285] [--intervals 1 5 60] [--seconds 20]`. It starts
 processes until the machine has as many as asked for, kernel threads included: they sleep, but one in ten wakes four
 times a second. The agent and a loop over psutil's `Process.oneshot()`, with all attributes of the agent's that psutil
 knows, tick in turns on the same processes. CPU time is that of all threads, in the kernel and out of it.
 
-Beside them: what the watch for processes to diagnose takes at its two looks a second, as on a busy host;
-on an idle one it does not ask for processes.
+It also measures the watch for processes to diagnose, with two checks a second, as on a busy host. On an idle host the
+watch does not read processes.
 """
 
 from __future__ import annotations

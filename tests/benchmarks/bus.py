@@ -1,7 +1,7 @@
-"""What the embedded bus costs: `python tests/benchmarks/bus.py`. Take the ratios; the machine is shared.
+"""The cost of the embedded bus: `python tests/benchmarks/bus.py`. Use the ratios, since the machine is shared.
 
-Frames are 200 rows x 30 features with their names (row ids, names, features, command lines), four in five values zero
-as on real machines, beside a worst case of random values, which do not compress.
+Frames are 200 rows x 30 features with their names (row ids, names, features, command lines). Four in five values are
+zero, as on real machines. The worst case has random values, which do not compress.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.covariance [--rounds 5]
 
-The ways take turns within each round, so that a noisy machine disturbs them alike; the median round counts, in CPU time
-of one core (`OPENBLAS_NUM_THREADS=1`, or what waits for the other core counts too). All pairs of 5,000 members are
-compared once, by the fast way only: the loop would take minutes. The operator's ticks are averaged over a block of 64,
-so that what it does at some ticks only counts for its share.
+The ways take turns within each round, so that a noisy machine disturbs them alike. The median round counts, in CPU time
+of one core. Set `OPENBLAS_NUM_THREADS=1`, otherwise waiting for the other core counts, too. All pairs of 5,000 members
+are compared once, by the fast way only: the loop would take minutes. The operator's ticks are averaged over a block of
+64, so that work of some ticks only counts for its share.
 """
 
 from __future__ import annotations

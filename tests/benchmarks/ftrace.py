@@ -1,9 +1,9 @@
-"""What tracing costs: who is traced, the recorder, and the decoding of what it recorded. As root.
+"""The cost of tracing: for the traced program, of the recorder, and of decoding its recording. As root.
 
 Run it: `python -m tests.benchmarks.ftrace [--pairs 8] [--seconds 1]`. A real program makes system calls as fast as it
-can, in turns without tracing, while only what local states take is recorded, while all is but names of files, and
-while all is: compared are its rounds per second of its own CPU time, which other programs of the machine do not
-change. The recorder's and the decoder's CPU time is per event.
+can, in turns. A turn is without tracing, with only the events that local states need, with all but the names of files,
+or with all. The turns are compared by the program's rounds per second of its own CPU time, which other programs of the
+machine do not change. The CPU time of the recorder and of the decoder is per event.
 """
 
 from __future__ import annotations

@@ -2,19 +2,18 @@
 
     python -m tests.benchmarks.kafka [--frames 4000] [--rounds 3] [--scaling] [--latency 60]
 
-It starts a broker of its own. Frames of 200 rows x 30 features of 8 hosts lie on 4 partitions; one worker process works
-them off with each of the two clients, and everything is in the figure: fetch, decode, score, learn, snapshots, and
-transactions of outputs, states and offsets. Beside it, each alone: what a client takes to fetch, with the decoder; the
-decoder, the operator, the task without a bus; and an exponentially weighted mean and variance in numpy.
+It starts a broker of its own. Frames of 200 rows x 30 features of 8 hosts are on 4 partitions. One worker process
+handles them with each of the two clients. The figure has everything: fetch, decode, score, learn, snapshots, and
+transactions of outputs, states and offsets. The parts are also measured alone: the fetch of a client with the decoder,
+the decoder, the operator, and the task without a bus. So is an exponentially weighted mean and variance in numpy.
 
-Times are of the process's own CPU with all its threads, so that the broker and what else the machine does count little;
-take the shares, and the best of several rounds. `--scaling` works the same frames off with 1, 2 and 4 partitions and as
-many worker processes, by the wall: on two cores that the broker shares, more than two workers cannot be faster, and
-what one takes for a frame says more.
-`--latency` lets 50 hosts tick once a second for so long, and takes the time from the tick of a frame that is anomalous
-to the moment at which a subscriber has read the anomaly.
+Times are of the process's own CPU with all its threads, so that the broker and other work of the machine count little.
+Use the shares, and the best of several rounds. `--scaling` handles the same frames with 1, 2 and 4 partitions and as
+many worker processes, by wall time. On two cores that the broker shares, more than two workers cannot be faster. The
+time of one worker for a frame says more. `--latency` lets 50 hosts tick once a second for this number of seconds. It
+measures the time from the tick of an anomalous frame to the moment at which a subscriber has read the anomaly.
 
-Where the time of a frame went when it was looked for, in us of CPU, the best of 9 to 15 rounds on a busy machine:
+The parts of a frame's time, in us of CPU, the best of 9 to 15 rounds on a busy machine:
 
 | | librdkafka | kafka-python |
 |---|---|---|
@@ -26,13 +25,14 @@ Where the time of a frame went when it was looked for, in us of CPU, the best of
 | task around the operator: streams, keys, telemetry | 9 | 9 |
 | transactions, with the producer's threads | 2 | 6 |
 
-These frames are slower to decompress than an agent's: lz4 took 15 to 24 us for one of them, and 8 for one of 157
-processes x 25 counters, 48 kB, which it makes 3.6 times smaller, zstandard 4.7 times. With topics that were not
-compressed a frame took librdkafka about 10 us less, kafka-python, which receives in Python, 85 to 240 more; with
-zstandard librdkafka 35 to 45 more, kafka-python as long. Batches of one record, as of an agent's ticks, took as long as
-those of 15. None of these was faster: kafka-python fetching 256 kB to 8 MiB instead of 32 MiB at once (with 4 MiB it
-needed 180 instead of 300 MB of memory in a backlog) or reading its socket in larger pieces, polls of 10 to 40 records
-instead of 100, a compressor that is kept from snapshot to snapshot.
+These frames are slower to decompress than an agent's: lz4 took 15 to 24 us for one of them. It took 8 us for one of an
+agent, with 157 processes x 25 counters and 48 kB, which it makes 3.6 times smaller (zstandard: 4.7 times). With topics
+that were not compressed, a frame took librdkafka about 10 us less. It took kafka-python, which receives in Python, 85
+to 240 us more. With zstandard, librdkafka took 35 to 45 us more, and kafka-python as long. Batches of one record, as of
+an agent's ticks, took as long as those of 15. These changes made nothing faster: polls of 10 to 40 records instead of
+100, and a compressor that is kept from snapshot to snapshot. Nor did fetching 256 kB to 8 MiB instead of 32 MiB at once
+by kafka-python, or reading its socket in larger pieces. With 4 MiB it needed 180 instead of 300 MB of memory in a
+backlog.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""How soon the page's API answers, and what it takes, with 500 processes and a day of ticks of 5 s.
+"""The response times of the page's API, and its cost, with 500 processes and a day of ticks of 5 s.
 
     python -m tests.benchmarks.page
     python -m tests.benchmarks.page --bus /tmp/page/laggard.db --rounds 40
 
-`laggard serve` runs as a process of its own on a bus that `tests.benchmarks.history` made; without `--bus` that is made
-first, in a folder that is deleted again. Each line is of requests one after the other, as a page sends them: `first`
-is the first one of all, `moment` is of new moments anywhere in the day, `beside` of the tick after
-the one before, `again` of moments that were asked about, `row` and `series` of another row at a moment that is shown,
-`whole` until a series has every tick. Times are of the client, with HTTP; CPU is all of the server's
-meanwhile, also what completes a series in the background, and tells more where others use the machine too.
+`laggard serve` runs as a process of its own on a bus that `tests.benchmarks.history` made. Without `--bus`, the bus is
+made first, in a folder that is deleted afterward. Each line is of requests one after the other, as a page sends them.
+`first` is the first one of all, and `moment` is of new moments anywhere in the day. `beside` is of the tick after the
+previous one, and `again` of moments that were requested before. `row` and `series` are of another row at a moment that
+is shown. `whole` lasts until a series has every tick. Times are of the client, with HTTP. CPU is all of the server's
+meanwhile, also for completing a series in the background. It says more if others use the machine, too.
 """
 
 from __future__ import annotations

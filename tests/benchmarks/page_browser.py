@@ -1,13 +1,13 @@
-"""How soon the page shows something, measured in Chromium, with 500 processes and a day of ticks of 5 s.
+"""The time until the page shows something, measured in Chromium, with 500 processes and a day of ticks of 5 s.
 
     python -m tests.benchmarks.page_browser
     python -m tests.benchmarks.page_browser --bus /tmp/page/laggard.db --rounds 40
 
-`laggard serve` runs as a process of its own on a bus that `tests.benchmarks.history` made; without `--bus` that is made
-first, in a folder that is deleted again. What is measured ends with the frame in which it is to be seen: `painted` is
-the browser's first paint of anything and `ranking` that of the processes, of a page that is opened with nothing in the
-browser's cache; `row` is from the click on another process to its features and its series, `moment` from the choice of
-a moment anywhere in the day to its ranking, `tick` that of the tick before. A chart is drawn of 100,000 points, too.
+`laggard serve` runs as a process of its own on a bus that `tests.benchmarks.history` made. Without `--bus`, the bus is
+made first, in a folder that is deleted afterward. Each time ends with the frame that shows the result. `painted` is the
+browser's first paint of anything, and `ranking` that of the processes, with nothing in the browser's cache. `row` is
+from the click on another process to its features and its series. `moment` is from the choice of a moment anywhere in
+the day to its ranking, `tick` from the choice of the previous tick. A chart is drawn of 100,000 points, too.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.pipeline
 
-Frames of 200 rows x 30 features of a few hosts lie on an embedded bus; a runner works them off. Beside it, on the same
-frames: reading them from the bus, decoding alone, the operator alone, and the task without a bus; and river, which only
-scores and learns some of the counters. Times are of the process's own CPU, so that what else the machine does counts
-little; take the shares, and the best of several rounds.
+An embedded bus has frames of 200 rows x 30 features of a few hosts, and a runner processes them. Its parts process the
+same frames: reading them from the bus, decoding alone, the operator alone, and the task without a bus. The library
+river only scores and learns some of the counters. Times are of the process's own CPU, so that other work of the machine
+counts little. Use the shares, and the best of several rounds.
 """
 
 from __future__ import annotations

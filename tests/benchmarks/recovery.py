@@ -1,15 +1,15 @@
-"""How long a partition stands still when its worker is killed, and what that time is made of.
+"""The time for which a partition stands still when its worker is killed, and its parts.
 
     python -m tests.benchmarks.recovery                         # on the embedded bus
     python -m tests.benchmarks.recovery --bus kafka             # on a Kafka broker of its own
     python -m tests.benchmarks.recovery --bus kafka --standby
     python -m tests.benchmarks.recovery --bus kafka://b1:9092   # on yours: makes topics with a prefix of their own
 
-Each tick of a host is a frame of 200 processes x 30 features and one of the host itself, as an agent's. A worker takes
-enough ticks that each host's state has been saved once, at another place for each; so what has to be replayed is what
-it is on any day. Then the worker is killed with -9 while new frames come, and another one, which is a member of the
-group already, takes the partition over (on the embedded bus one that starts then: it has no sessions to wait for).
-Take the parts: the machine may do other work.
+Each tick of a host is a frame of 200 processes x 30 features and one of the host itself, as an agent's. A worker
+processes enough ticks that each host's state has been saved once, each at another place. So the replay is as long as on
+any day. Then the worker is killed with -9 while new frames come. Another one, which is a member of the group already,
+takes the partition over. On the embedded bus it starts only then, since there are no sessions to wait for. Use the
+parts: the machine may do other work.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.requests [--rounds 3]
 
-The ways take turns within each round, so that a noisy machine disturbs them alike; the median round counts, in CPU time
-of one core (`OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1`, or what waits for the other core counts too). scikit-learn's
-DBSCAN keeps lists of all neighbors, whose memory grows with the square of the requests: it is not asked about more
-than 10,000.
+The ways take turns within each round, so that a noisy machine disturbs them alike. The median round counts, in CPU time
+of one core. Set `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1`, otherwise waiting for the other core counts, too. The
+DBSCAN of scikit-learn keeps lists of all neighbors, whose memory grows with the square of the requests. It runs on at
+most 10,000.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How long `laggard why` takes on two days of history: `python tests/benchmarks/why.py [BUS]`.
 
-The history is that of one host: 285 processes with the agent's 25 counters every 5 s, four in five values zero and a
-process or two new at every minute, the host's own row, and a mark every hour; the real runner has worked through it. In
-the last six hours one process leaks, so that `why` looks back for when it began. It is made at `BUS` where that does
-not exist (minutes), else used again.
+The history is that of one host: 285 processes with the agent's 25 counters every 5 s, the host's own row, and a mark
+every hour. Four in five values are zero, and a process or two are new at every minute. The real runner has processed
+it. In the last six hours one process leaks, so that `why` looks back for when it began. The history is made at `BUS` if
+that does not exist, which takes minutes. Otherwise it is used again.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port on which nothing listens, none of those that the kernel gives to connections where that can be.
+    """A port on which nothing listens; if possible, none of those that the kernel gives to connections.
 
-    One of the kernel's could be taken by any connection before the broker listens or while it is down; a client that
-    tries such a port on the loopback until somebody answers may even be connected with itself. Each of pytest's workers
-    has ports of its own, and so has the keeper of what they share: none is given one that another is about to use.
+    Any connection could take one of the kernel's ports before the broker listens, or while it is down. A client that
+    retries such a port on the loopback may even be connected with itself. Each of pytest's workers has ports of its
+    own, and so has the keeper of their shared resources. So none gets a port that another one is about to use.
     """
     lowest, highest = _not_ephemeral()
     for _ in range(1000):

@@ -4,8 +4,8 @@
     python -m tests.corpus compare REVISION    # compare them with those of another revision
 
 The input is the world of the browser's tests: three hosts, an application, two pools, a service with traced requests,
-marks, a diagnosis, and an unreadable record; the worker restarts in the middle. The files are the records
-of each topic, the snapshots, the answers of the API, the page of metrics, and what the commands print.
+marks, a diagnosis, and an unreadable record. The worker restarts in the middle. The files are the records of each
+topic, the snapshots, the answers of the API, the page of metrics, and the output of the commands.
 
 Floating point depends on the processor, so nothing is pinned in the repository: both sides run on one machine.
 """

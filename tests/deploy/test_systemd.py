@@ -28,9 +28,9 @@ AGENT, MEASURE, WORKER = "laggard-agent.service", "laggard-measure.service", "la
 TRACE, SERVE, UP = "laggard-trace.service", "laggard-serve.service", "laggard.service"
 
 EXPOSURE = {AGENT: 2.2, MEASURE: 1.3, SERVE: 1.1, TRACE: 4.8, UP: 5.4, WORKER: 1.1}
-"""Of 10, as `systemd-analyze security` counts. The agent's is for its view of all processes, that of measure for the
-group that may read logs, that of trace for root's rights over the tracer, in the host's own filesystem; the unit of all
-parts has them all."""
+"""The exposure of each unit, of 10, as `systemd-analyze security` counts. The agent has it for its view of all
+processes, and measure for the group that may read logs. The tracer has it for root's rights over tracing, in the host's
+own filesystem. The unit of all parts has them all."""
 
 
 @pytest.fixture(params=EXPOSURE)

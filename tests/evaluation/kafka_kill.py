@@ -1,9 +1,9 @@
 """kill -9 on Kafka: nothing is lost, nothing comes twice, the result is that of one undisturbed worker, bit for bit.
 
-While frames of 20 hosts flow into a topic of Kafka, `laggard work` processes are killed with -9, wherever they are,
-started again, stopped, added and taken away, and brokers are killed and restarted. Then the outputs that are committed,
-as laggard and as Kafka's own console consumer read them, and the states of all hosts are kept; outputs, snapshots
-and offsets are deleted; and one undisturbed worker makes them anew from the same input.
+While frames of 20 hosts flow into a topic of Kafka, `laggard work` processes are killed with -9, wherever they are.
+They are started again, stopped, added and taken away, and brokers are killed and restarted. Then the states of all
+hosts are saved, and so are the committed outputs, as laggard and as Kafka's own console consumer read them. After that,
+outputs, snapshots and offsets are deleted, and one undisturbed worker makes them anew from the same input.
 
     python -m tests.evaluation.kafka_kill                              # 50,000 frames, some ten minutes, 100 kills
     python -m tests.evaluation.kafka_kill --frames 3000 --kills 6      # about a minute

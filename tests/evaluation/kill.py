@@ -1,11 +1,11 @@
 """kill -9 at random moments: every frame is counted once, and the result is that of an undisturbed run, bit for bit.
 
 A producer and a worker run as processes of their own over one embedded bus. Now and then one of them gets SIGKILL,
-wherever it is, also while it starts, and is started again. The producer goes on after the last sequence number that is
-on the bus. In the end the input, the outputs and the states are compared with those of an undisturbed run: of
-the operators that are the default, and of what joins their anomalies to incidents. Where incidents stand between
-anomalies depends on who was quicker; so they are compared apart. One of the hosts falls silent for an hour now and
-then, which ends what it has left open.
+wherever it is, also while it starts, and is started again. The producer continues after the last sequence number that
+is on the bus. In the end the input, the outputs and the states are compared with those of an undisturbed run. These are
+those of the default operators, and of the stage that joins their anomalies to incidents. The places of incidents
+between anomalies depend on which process was quicker, so incidents are compared separately. One of the hosts falls
+silent for an hour now and then, which ends its open anomalies.
 
     python tests/evaluation/kill.py                                   # about a minute
     python tests/evaluation/kill.py --frames 100000 --seconds 600     # longer

@@ -1,12 +1,12 @@
-"""A hostile neighbor: what it does to the agent that watches the machine as root.
+"""A hostile neighbor, and its effect on the agent that watches the machine as root.
 
     python -m tests.evaluation.neighbour                    # ten minutes
     python -m tests.evaluation.neighbour --seconds 60
 
-As the user `nobody` it does all at once: command lines and environments of 1 GiB, names that change 200 times a second,
-60,000 mappings, as many descriptors as it may have, 2,000 threads, a symbol that takes a demangler seconds, 5,000
-processes, programs that look like Java and lead elsewhere or answer without end, and forks. The agent profiles what
-uses CPU time, as it does by itself.
+As the user `nobody` it does all at once. It has command lines and environments of 1 GiB, names that change 200 times a
+second, 60,000 mappings, as many descriptors as allowed, 2,000 threads and 5,000 processes. It also forks, and has a
+symbol that takes a demangler seconds. Some of its programs look like Java, and lead elsewhere or answer without end.
+The agent profiles processes that use CPU time, as it does by itself.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ def done(case: Case, bus: EmbeddedBus, frames: int) -> bool:
 def settle(case: Case, path: Path, frames: int, appended: int | None = None) -> None:
     """Let one more worker recover all states, and save them: the last one may have been killed as it began.
 
-    By default all frames are appended already. The others are brought little by little: a key that is far behind
-    another one, because all of that one's records are there before its own are re-keyed, would count as silent.
+    By default all frames are appended already. Otherwise the rest is appended in small steps. If all records of one key
+    were there before those of another are re-keyed, the other key would be far behind, and count as silent.
     """
     stop = threading.Event()
     with EmbeddedBus(path) as bus:

@@ -63,8 +63,8 @@ given back is there for a moment, and the kernel clears it. A thread has a stack
 
 STORM_RIGHT = RIGHT["cpu"] | {"cpu_children_ratio", "children"}
 STORM_PLAUSIBLE = STORM_RIGHT | PLAUSIBLE["cpu"] | PLAUSIBLE["page_faults"] | {"switches_voluntary_per_s"}
-"""Of a storm of children, in the parent's row or theirs: they use the CPU, and it waits for them; to start a program
-means to map it and fault it in."""
+"""The same for a storm of children, in the parent's row or theirs. They use the CPU, and it waits for them. Starting a
+program means mapping it and faulting it in."""
 
 ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "evidence": {"evidence_s": 0.0},
@@ -77,15 +77,22 @@ ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "resolution": {"resolution": {}},
     "rises": {"stocks": ()},
 }
-"""What the operator has beyond the paper, and the parameters that switch it off: evidence over some seconds, not one
-tick; the last seconds left out of what is usual; features weighed by what they say of a cause; likelihoods without a
-unit, of which all the others are part; new processes compared with how others of their name began; what is far off
-learned as an episode first; ranking by the share of what rises; a least change, large enough to notice; and what
-grows for hours compared with what was before."""
+"""The parts of the operator beyond the paper, and the parameters that switch them off.
+
+- `evidence`: it is over some seconds, not one tick.
+- `exclusion`: the last seconds are left out of the baseline.
+- `weights`: features weigh by what they say of a cause.
+- `likelihood`: likelihoods have no unit. All the others are part of this.
+- `cohorts`: new processes are compared with how others of their name began.
+- `episodes`: values that are far off are learned as an episode first.
+- `share`: the ranking is by the share of what rises.
+- `resolution`: a least change is large enough to notice.
+- `rises`: growth for hours is compared with the time before it.
+"""
 
 
 class Method(Protocol):
-    """What ranks processes."""
+    """A method that ranks processes."""
 
     def see(self, frame: Frame) -> None:
         """Take the next frame of processes."""

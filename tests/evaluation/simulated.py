@@ -1,8 +1,8 @@
-"""Machines that are not there: days of frames without any trouble, as varied as those of real ones, from a seed.
+"""Simulated machines: days of frames without any trouble, as varied as those of real ones, from a seed.
 
-Every process has latent requests, work, memory and input and output at each tick, from which the agent's counters
-follow, so that the counters of a process go together as they do on a machine. Shapes and sizes are after recordings of
-the agent; see `README.md` for what happens on these machines. A block of ticks is made at a time, as whole arrays.
+Every process has latent requests, work, memory and input and output at each tick. The agent's counters follow from
+these, so that the counters of a process correlate as they do on a machine. Shapes and sizes are after recordings of the
+agent; see `README.md` for what happens on these machines. A block of ticks is made at a time, as whole arrays.
 """
 
 from __future__ import annotations

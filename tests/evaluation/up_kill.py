@@ -2,9 +2,10 @@
 
 Agent, worker, page and `measure` run below `laggard up`. At random moments one of them gets SIGKILL or SIGSTOP. In
 between the supervisor and all parts are stopped together for 8 s and woken, as on a machine that was suspended: then
-nothing may be restarted. A part is back when another process has its place and does its work: a tick of the agent or a
-read of `measure` is on the bus, the worker has committed more, the page answers. Meanwhile a mark a second goes to the
-bus. In the end each learned record that was read was counted once in the state of its host, and every mark is there.
+nothing may be restarted. A part is back when another process has its place and does its work. For the agent that is a
+tick on the bus, for `measure` a read, for the worker another commit, and for the page an answer. Meanwhile a mark a
+second goes to the bus. In the end each learned record that was read was counted once in the state of its host, and
+every mark is there.
 
 A part that was hit works for a minute before it is hit again, for the pauses between starts grow otherwise.
 

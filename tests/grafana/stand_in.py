@@ -1,9 +1,9 @@
-"""A stand-in for Grafana's HTTP API: no real Grafana can be had here.
+"""A stand-in for Grafana's HTTP API, since no real Grafana is available.
 
 It keeps folders, dashboards with their versions, alert rules and annotations, and answers with Grafana's status codes
 and forms of errors. Each request is checked against Grafana's OpenAPI document of the version that it stands for
-(document.py): method, path, parameters, headers and body, where nothing is allowed that the document does not have; and
-so is each answer of its own. Requests that do not fit are kept in `violations`, which `running` wants to be empty.
+(document.py): method, path, parameters, headers and body. Nothing is allowed that the document does not have. Its own
+answers are checked, too. Requests that do not fit are kept in `violations`, which `running` wants to be empty.
 """
 
 from __future__ import annotations

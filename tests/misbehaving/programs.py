@@ -1,8 +1,8 @@
-"""Real programs that misbehave when they are told to, so that a diagnosis of them can be checked.
+"""Real programs that misbehave on command, so that a diagnosis of them can be checked.
 
-Each says on its standard output, in one line of JSON, which thread is to be busy and in which function; goes wrong at
-the line `busy` on its standard input, stops at `idle`, says how many rounds it has done at `count`, and ends where the
-input ends: none outlives its test.
+Each prints one line of JSON: the thread that is going to be busy, and in which function. It misbehaves at the line
+`busy` on its standard input, and stops at `idle`. At `count` it prints the number of its rounds. It ends with its
+input, so none outlives its test.
 """
 
 from __future__ import annotations

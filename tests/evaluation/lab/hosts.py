@@ -173,8 +173,8 @@ class Lab:
 class Disk:
     """A filesystem on a disk that can be slowed down.
 
-    The disk is a loop device on another one: what a group may do is bounded at the lower one, and so is waited for in
-    the upper one, whose counters say of it what they say of any slow disk. The lower one is in memory, so that no other
+    The disk is a loop device on another one. The limit of a group applies to the lower one, so the group waits in the
+    upper one. The counters of the upper one are those of any slow disk. The lower one is in memory, so that no other
     user of the machine's disks has a part in it.
 
     Attributes:

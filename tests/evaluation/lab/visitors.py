@@ -2,9 +2,9 @@
 
     python -m tests.evaluation.lab.visitors ADDRESS PORT SEED PRODUCTS
 
-It is told by lines on its standard input how many there are: `40`. Each answer is a line of its standard output: when
-it was complete, seconds since the Unix epoch; how long it took, in seconds; and the status, 0 where there was none.
-It ends with its standard input.
+Lines on its standard input set the number of visitors: `40`. Each answer is a line of its standard output. It has the
+time when the answer was complete (seconds since the Unix epoch), its duration in seconds, and the status, 0 without
+one. The program ends with its standard input.
 """
 
 from __future__ import annotations

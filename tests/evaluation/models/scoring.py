@@ -121,10 +121,10 @@ class Found:
     """Table 5, of the intervals in which the bottleneck was there.
 
     Attributes:
-        precision: of all metrics in the models, counted in each interval, how many are of the bottleneck's resource
-            on its host, and how many of its host; `nan` where there are none.
+        precision: two shares of all metrics in the models, counted in each interval: those of the bottleneck's resource
+            on its host, and those of its host. 0 without any metrics.
         recall: the mean over the intervals of the share of such metrics among those of the interval.
-        delay: intervals from the beginning until a model was built.
+        delay: intervals from the beginning until a model was built; NaN if none was.
 
     """
 
@@ -134,7 +134,7 @@ class Found:
 
 
 def found_bottleneck(found: Run) -> Found:
-    """How well the models of the response time tell the bottleneck."""
+    """Score how well the models of the response time identify the bottleneck."""
     recording = found.recording
     contended = np.flatnonzero(recording.contended)
     right = {"resource": 0.0, "host": 0.0}

@@ -3,10 +3,11 @@
 Requests arrive at random and wait for one of few workers. They compute on the web tier and query the database, which
 computes and reads its disk. Tasks share the CPUs of their host, also with other programs. A step is 10 ms.
 
-Faults of resources: spinning programs beside a tier (`cpu-web`, `cpu-db`), a stream of other reads on the database's
-disk (`disk`), thrashing on the database's host (`memory`), and a surge of visitors that the CPUs of the web tier cannot
-serve (`surge`). Faults that no counter of a host explains: a lock whose holder sleeps (`lock`), a slow answer of an
-upstream (`upstream`), and connections that are refused and tried again after a pause (`refused`).
+Some faults are of resources: spinning programs beside a tier (`cpu-web`, `cpu-db`), a stream of other reads on the
+database's disk (`disk`), and thrashing on the database's host (`memory`). Another one is a surge of visitors that the
+CPUs of the web tier cannot serve (`surge`). No counter of a host explains the other faults: a lock whose holder sleeps
+(`lock`), and a slow answer of an upstream (`upstream`). The last one is connections that are refused and retried after
+a pause (`refused`).
 
 The counters have the names of the agent, so that a model sees what it sees on a server.
 """

@@ -1,11 +1,11 @@
 """Precision, recall, k-recall of waves and k-precision of threads, as section V.H defines them (S3).
 
-A ranking is a sequence of clusters, worst first, each of one member or more. Where the order inside a cluster decides,
-because `the top k` cuts it, what is expected of any order counts: that is the paper's tie (section VI.B, figure 9).
+A ranking is a sequence of clusters, worst first, each of one member or more. If `the top k` cuts a cluster, the order
+inside it decides. The expected value over all orders counts then: the paper's tie (section VI.B, figure 9).
 
-Choices beyond the paper: a method that ranks nothing is precise; recall, k-recall and k-precision are of tests and
-waves in which something deviates; and k-precision is divided by as many of k as deviate at all: only so can the paper's
-3-precision be its recall, 76.61 %, where many a wave has fewer than three.
+The paper leaves some choices open. A method that ranks nothing is precise. Recall, k-recall and k-precision are of
+tests and waves in which something deviates. The divisor of k-precision is k, or the number of deviating threads if that
+is less. Only so can the paper's 3-precision be its recall, 76.61 %, since many waves have fewer than three.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Quality:
-    """Of one ranking, shares between 0 and 1; NaN where there is nothing to be a share of.
+    """The quality of one ranking: shares between 0 and 1, or NaN for a share of nothing.
 
     Attributes:
-        precision: of what is ranked, that which deviates.
-        recall: of what deviates, that which is ranked.
+        precision: the deviating share of the ranked ones.
+        recall: the ranked share of the deviating ones.
         top: k-recall or k-precision, for k of 1, 2, 3.
-        wrong: how many are ranked that do not deviate.
+        wrong: the number of ranked ones that do not deviate.
 
     """
 
@@ -59,13 +59,13 @@ class Quality:
 
 @dataclass(frozen=True)
 class Count:
-    """Of one kind of fault in one wave.
+    """The counts of one kind of fault in one wave.
 
     Attributes:
-        there: threads that it befell.
-        ranked: of those, the ones that are ranked.
-        named: of those, the ones whose kind is right.
-        wrong: threads that nothing befell, but that are ranked, as of this kind or as of none.
+        there: threads with the fault.
+        ranked: those of them that are ranked.
+        named: those of them whose kind is right.
+        wrong: threads without a fault that are ranked, as of this kind or as of none.
 
     """
 
@@ -81,7 +81,7 @@ def wave_of(row: str) -> str:
 
 
 def waves(test: Pool, ranking: Sequence[Cluster]) -> Quality:
-    """How well waves are ranked: `precision_w`, `recall_w`, `k-recall_w`."""
+    """Score the ranking of waves: `precision_w`, `recall_w`, `k-recall_w`."""
     deviations = dict.fromkeys(map(wave_of, test.rows), 0)
     for each in test.injections:
         deviations[wave_of(each.row)] += 1
@@ -92,7 +92,7 @@ def waves(test: Pool, ranking: Sequence[Cluster]) -> Quality:
 
 
 def threads(test: Pool, wave: str, ranking: Sequence[Cluster]) -> Quality:
-    """How well the threads of one wave are ranked: `precision_t`, `recall_t`, `k-precision_t`."""
+    """Score the ranking of the threads of one wave: `precision_t`, `recall_t`, `k-precision_t`."""
     deviating = {each.row: 1 for each in test.injections if wave_of(each.row) == wave}
     precision, recall, wrong = _compared(ranking, set(deviating))
     top = tuple(_share(_in_top(ranking, deviating, k), min(k, len(deviating))) for k in TOP)
@@ -100,7 +100,7 @@ def threads(test: Pool, wave: str, ranking: Sequence[Cluster]) -> Quality:
 
 
 def by_fault(test: Pool, wave: str, ranking: Sequence[Cluster]) -> dict[Fault, Count]:
-    """The same threads, counted by what befell them."""
+    """Count the same threads by their faults."""
     faults = {each.row: each.fault for each in test.injections if wave_of(each.row) == wave}
     kinds = {member: each.kind for each in reversed(ranking) for member in each.members}
     counts: dict[Fault, Count] = {}
@@ -116,14 +116,14 @@ def by_fault(test: Pool, wave: str, ranking: Sequence[Cluster]) -> dict[Fault, C
 
 
 def _compared(ranking: Sequence[Cluster], deviating: set[str]) -> tuple[float, float, int]:
-    """Precision, recall, and how many are ranked that do not deviate."""
+    """Return the precision, the recall, and the number of ranked ones that do not deviate."""
     ranked = {member for each in ranking for member in each.members}
     right = len(ranked & deviating)
     return right / len(ranked) if ranked else 1.0, _share(right, len(deviating)), len(ranked) - right
 
 
 def _in_top(ranking: Sequence[Cluster], deviations: Mapping[str, int], k: int) -> float:
-    """How many deviations are expected in the first k members."""
+    """Return the expected number of deviations in the first k members."""
     found, left = 0.0, k
     seen: set[str] = set()
     for cluster in ranking:

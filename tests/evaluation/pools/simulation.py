@@ -1,9 +1,9 @@
-"""Pools that are not there: threads that behave alike, and those of section V.H that do not (S3).
+"""Simulated pools: threads that behave alike, and those of section V.H that do not (S3).
 
-A thread serves work items, each for a while: as many as are in service at once are its micro-threads, and CPU, memory
-and handles follow them, with noise, bursts and a slow growth of their own. All threads of a pool share the waves of its
-load. A world says how noisy and how uneven that is: the paper's data are not to be had, so that a method has to do in
-all of them.
+A thread serves work items, each for a while. Its micro-threads are the items in service at once. CPU, memory and
+handles follow them, with noise, bursts and a slow growth of their own. All threads of a pool share the waves of its
+load. A world sets how noisy and how uneven that is. The paper's data are not available, so a method has to work in all
+worlds.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ def good_threads(seed: int, world: str, *, count: int = GOOD) -> Series:
 def bad_threads(seed: int, world: str, good: Series, *, strength: float = 1.0) -> Bad:
     """The same threads with one deviation each, as many of each of the three kinds: step 2 of section V.H.
 
-    Where the recipe leaves it open: onsets are even over the life, but for its last 3 minutes, the longest of a spike;
-    `the previous maximum` is the largest of the thread as it was, the whole life long. `strength` scales how far CPU
-    rises above its level, and how much is leaked; not when and for how long.
+    The recipe leaves some choices open. Onsets are even over the life, except for its last 3 minutes, the longest time
+    of a spike. `the previous maximum` is the largest value of the unchanged thread over its whole life. `strength`
+    scales how far CPU rises above its level, and how much is leaked; not when and for how long.
     """
     random = _random(seed, world, 2)
     values = good.copy()

@@ -1,8 +1,8 @@
 """S4's own recording: 45,413 requests to WordPress, read from the four files of features that its authors published.
 
-From https://github.com/qfournier/request_analysis, folder `data/` (MIT license): there each kind of file is in 36
-parts, one for each worker of the web server, which are to be joined in ascending order of the worker's pid, without
-headers. Line k of all four files is the same request:
+The files are from the folder `data/` of https://github.com/qfournier/request_analysis (MIT license). There each kind of
+file is in 36 parts, one for each worker of the web server. Join them without headers, in ascending order of the
+worker's pid. Line k of all four files is the same request:
 
     count.csv     ID,C0,...,C9,DURATION   how often each of the ten states was entered
     times.csv     ID,T0,...,T9,DURATION   nanoseconds in each state; they sum to the duration
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 FILES: Final = ("count.csv", "times.csv", "states.csv", "syscalls.csv")
 
 STATES: Final = ("UN", "RS", "RU", "BD", "BP", "BK", "BT", "BF", "BC", "TRASH")
-"""The ten columns, as upstream's header names them: unknown, system call, user mode, blocked for I/O, for the CPU, by
-the kernel, for a process, for a futex, for the CPU by a futex, and none of these."""
+"""The ten columns, as upstream's header names them. The first three are unknown, system call and user mode. Then
+blocked: for I/O, for the CPU, by the kernel, for a process, for a futex, and for the CPU by a futex. The last one is
+none of these."""
 
 ERRORS: Final = 2
 """The shortest requests, which the authors took for errors of measurement: of 0.14 and 4.2 ms."""

@@ -49,8 +49,8 @@ def order(shell: subprocess.Popen[str], times: int) -> None:
     shell.stdin.flush()
 
 
-# How soon a machine's own agent sees a storm depends on the machine; that it is told is guarded by
-# `test_short_lived.py`, and the counter that it is told by in the producers' room.
+# The time until a machine's own agent sees a storm depends on the machine. That a storm is reported is guarded by
+# `test_short_lived.py`, and the counter that shows it by the tests of the producers.
 @pytest.mark.long
 def test_the_children_of_a_storm_are_named(shell: subprocess.Popen[str], tmp_path: Path) -> None:
     bus = str(tmp_path / "laggard.db")

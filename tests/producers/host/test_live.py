@@ -63,10 +63,10 @@ def of(table, pid):
 
 
 class Between:
-    """Two ticks, and what the rates of the second one amount to.
+    """Two ticks, and the amounts of the second one's rates.
 
-    The table's own moments are inside of those that are taken here, and a machine may stand still between any two of
-    them: so an amount is a range, a narrow one on a machine that does not.
+    The table's own moments are between those that are taken here, and a machine may stand still between any two of
+    them. So an amount is a range, which is narrow on a machine that does not.
     """
 
     def __init__(self, table, pid):

@@ -57,17 +57,17 @@ class Told(Protocol):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the operator made of one recording.
+    """The operator's result for one recording.
 
     Attributes:
         truth: what happened.
-        ticks: how long the recording is.
+        ticks: the length of the recording.
         found: ticks from the onset until the member is among those that deviate; NaN if it never was.
         named: the same until it stood first with the right kind.
-        first: what it was called when it was found; empty if it never was.
-        before: how often a member was called deviating before the onset, or ever where nothing goes wrong; once for as
-            long as it is not left in peace for a quiet time.
-        after: the same for others than the right one from the onset on.
+        first: its kind when it was found; empty if it never was.
+        before: how often a member was reported as deviating before the onset, or at any time if nothing goes wrong.
+            Reports of a member without a quiet time between them count once.
+        after: the same for other members than the right one, from the onset on.
 
     """
 

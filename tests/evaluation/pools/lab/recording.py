@@ -32,31 +32,32 @@ if TYPE_CHECKING:
     from tests.evaluation.pools.lab.programs import Pool
 
 Fault = Literal["healthy", "leak", "descriptors", "spin", "stuck", "slow", "spike", "left", "replaced"]
-"""What a member does from a random time on: it keeps memory, or descriptors, of each item; it computes for ever; it
-waits for a lock for ever; it takes 300 ms longer for each item; it computes for 10 to 20 s; it ends; it ends, and
-another one begins in its place, which is no trouble."""
+"""The fault of a member from a random time on. It keeps the memory (`leak`) or a descriptor (`descriptors`) of each
+item, computes for ever (`spin`), or waits for a lock for ever (`stuck`). It takes 300 ms longer for each item (`slow`),
+or computes for 10 to 20 s (`spike`). It ends (`left`), or another one begins in its place, which is no trouble
+(`replaced`)."""
 
 FAULTS: Final[Mapping[str, Sequence[Fault]]] = {
     "prefork": ("healthy", "leak", "descriptors", "spin", "stuck", "slow", "spike", "left", "replaced"),
     # One that stands still while it holds the lock stops all others: it cannot be distinguished from them.
     "nginx": ("healthy", "replaced"),
-    # The kernel counts memory and descriptors for whole processes: of a leak a thread has the page faults alone.
+    # The kernel counts memory and descriptors for whole processes: a leak of a thread shows only in its page faults.
     "java": ("healthy", "leak", "spin", "stuck", "slow", "spike", "left", "replaced"),
     # Python never replaces a thread that it lost.
     "python": ("healthy", "leak", "spin", "stuck", "slow", "spike", "left"),
 }
-"""Those that there are, by pool."""
+"""The faults of each pool."""
 
 MEMBERS: Final = (6, 12)
 RATE_PER_S: Final = 5.0
 """Items of each member."""
 ROUNDS: Final = 9000.0
-"""Of an item in the median: some 3 ms."""
+"""The rounds of an item in the median, about 3 ms."""
 ONSET: Final = (0.35, 0.6)
-"""When a member goes wrong, as shares of the recording."""
+"""The bounds of the onset, as shares of the recording."""
 SPIKE_S: Final = (10.0, 20.0)
 WARM_S: Final = 5.0
-"""For so long the pool is at work before it is recorded."""
+"""The time for which the pool works before it is recorded."""
 BEGUN_S: Final = 30.0
 """Within which the agent has to find the pool."""
 INTERVAL_S: Final = 1.0

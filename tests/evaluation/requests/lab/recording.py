@@ -1,8 +1,8 @@
-"""Recordings of the lab: made, and read back as requests with what is true of each.
+"""Recordings of the lab: make them, and read them back as requests with the truth about each.
 
-A folder `TROUBLE-SEED` holds `trace` (the kernel's, as `laggard trace start --output` writes it), `answers.jsonl` (what
-visitors got), `truth.json` (which trouble, when it was there, ports of the servers), and once it was analyzed
-`requests.jsonl` (what `laggard replay` takes) and `truth.jsonl` (of each request its verdict).
+A folder `TROUBLE-SEED` has the kernel's `trace`, as `laggard trace start --output` writes it, and the answers to
+visitors, `answers.jsonl`. Its `truth.json` has the trouble, the time when it was there, and the ports of the servers.
+The analysis adds `requests.jsonl`, which `laggard replay` reads, and `truth.jsonl`, the verdict on each request.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m tests.evaluation.requests.lab.visitors PORT VISITORS THINK_S NUMBERS SEED PATH=WEIGHT...
 
-A path has `{}` where a number stands, of 1 to NUMBERS. Each answer is a line of JSON on the standard output: `ts` (when
-it was asked for, seconds since the Unix epoch), `took_s`, `status` (0 where there was none), `path`, and what its
-headers say: `thread`, `begin`, `end`, `phases`. It ends with its standard input.
+A path has `{}` in the place of a number from 1 to NUMBERS. Each answer is a line of JSON on the standard output. It has
+`ts` (when the page was requested, seconds since the Unix epoch), `took_s`, `status` (0 without one) and `path`. Its
+headers give `thread`, `begin`, `end` and `phases`. The program ends with its standard input.
 """
 
 from __future__ import annotations

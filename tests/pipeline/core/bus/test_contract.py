@@ -1,8 +1,8 @@
-"""What every bus must do: nothing here knows which one it is.
+"""The contract of every bus: no test knows which one it is.
 
-Offsets grow but are not taken to be dense (a Kafka transaction takes one for its marker), times are whole milliseconds
-(as Kafka's are), groups may take seconds to settle, and the suite may find other suites' topics on the bus: each test
-names its own.
+Offsets grow but may have gaps, since a Kafka transaction uses one for its marker. Times are whole milliseconds, as
+Kafka's are. Groups may take seconds to settle. The suite may find other suites' topics on the bus, so each test names
+its own.
 """
 
 from __future__ import annotations

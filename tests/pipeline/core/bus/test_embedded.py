@@ -96,8 +96,8 @@ def test_only_the_owner_reads_file_and_folder(tmp_path: Path) -> None:
 def test_who_comes_and_goes_leaves_the_log_to_those_who_write(path: Path) -> None:
     """Several connections in one process, as of several threads, then another process that opens and closes.
 
-    Where it takes itself for the last one it deletes the write-ahead log below others that go on writing: no one
-    else sees what they write, and it is lost when they end.
+    If it takes itself for the last one, it deletes the write-ahead log below others that continue to write. Then no one
+    else sees their records, which are lost when they end.
     """
     program = (
         "import sys; from pathlib import Path; from laggard.pipeline.core.bus.embedded import EmbeddedBus\n"

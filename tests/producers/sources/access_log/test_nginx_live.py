@@ -255,8 +255,8 @@ def test_every_request_is_told_once_whatever_is_rotated_and_killed(tmp_path: Pat
             assert frames[ts][STANDARD_DEVIATION] == pytest.approx(took.std(), abs=1e-9)
             for name, quantile in QUANTILES.items():
                 assert frames[ts][name] == pytest.approx(np.quantile(took, quantile))
-        # A request takes at least as long as the application slept, and at most as long as its visitor waited; nginx
-        # counts in ms by a clock of its own, which it sets once for all events that are there.
+        # A request takes at least as long as the application slept, and at most as long as its visitor waited. The
+        # clock of nginx counts in ms, and is set once for all pending events.
         took_s = sum(features[MEAN] * features[THROUGHPUT] for features in frames.values() if features[THROUGHPUT])
         slept_s, waited_s = sum(each.slept_s for each in done), sum(each.duration_s for each in done)
         assert slept_s - 0.001 * len(done) <= took_s * INTERVAL_S <= waited_s + 0.002 * len(done)
