@@ -41,8 +41,8 @@ def compare(treated: Sequence[float], untreated: Sequence[float], confidence: fl
     """Compare pairs of values whose order within each pair was random.
 
     Without an effect, both signs of each difference are equally probable. The p-value is that of Wilcoxon's exact
-    signed-rank test: the share of the 2^n choices of signs for which the signed ranks of the differences sum to at
-    least as much. The test assumes no distribution of the values, and is robust to a period in which the machine did
+    signed-rank test. It is the share of the 2^n choices of signs for which the signed ranks of the differences sum to
+    at least as much. The test assumes no distribution of the values, and is robust to a period in which the machine did
     something else. The difference and its bounds are those of Hodges and Lehmann, which belong to this test.
 
     Reference: Hollander, Wolfe, Chicken (2014), "Nonparametric statistical methods", 3rd ed., sections 3.1 to 3.3.

@@ -28,6 +28,6 @@ class Held:
 def held(session: CDPSession) -> Held:
     """Collect garbage and count; for a session of the page's, on which `Performance.enable` was sent."""
     session.send("HeapProfiler.collectGarbage")
-    session.send("HeapProfiler.collectGarbage")  # what was held by what had a finalizer
+    session.send("HeapProfiler.collectGarbage")  # objects that objects with a finalizer kept
     told = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
     return Held(told["JSHeapUsedSize"], told["Nodes"], told["JSEventListeners"])

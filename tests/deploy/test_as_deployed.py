@@ -58,7 +58,7 @@ class Service:
 
 
 def get(url: str, token: str | None = None) -> tuple[int, str]:
-    """As a kubelet asks: by an address, which is no name of the worker's."""
+    """The worker answers a kubelet: it asks by an address, which is no name of the worker."""
     headers = {"Host": "10.1.2.3:9464"} | ({"Authorization": f"Bearer {token}"} if token else {})
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:

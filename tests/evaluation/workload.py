@@ -65,7 +65,7 @@ def work(role: Role, chance: random.Random, data: Path) -> None:
         due = min(role_due, burst_due, *((fault_due, fault_end) if fault else ()))
         if not select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
             continue
-        told = os.read(sys.stdin.fileno(), 4096).decode()  # not readline: its buffer would hide lines from select
+        told = os.read(sys.stdin.fileno(), 4096).decode()  # not `readline`: its buffer would hide lines from select
         if not told:
             return
         for line in told.splitlines():

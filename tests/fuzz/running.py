@@ -97,7 +97,7 @@ def _finding(what: str, error: BaseException) -> FindingError:
 def _bounded(target: Target) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    # Address space is not memory: threads and arenas of malloc take some of it.
+    # Address space is not memory: threads and arenas of `malloc` take some of it.
     resource.setrlimit(resource.RLIMIT_AS, (used + 2 * target.most_bytes + (512 << 20), hard))
     timed = threading.current_thread() is threading.main_thread()
     if timed:

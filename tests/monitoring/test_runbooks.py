@@ -28,7 +28,7 @@ PLACES = {"HOST": "web-1", "TIME": "1700000000", "ROW": "python3", "ME": "me", "
 
 
 def commands(program: str) -> list[tuple[str, str]]:
-    """Runbook and command line, of those that stand as such: indented, or between backquotes."""
+    """Runbook and command line, for each command that is indented, or marked as code."""
     found = []
     for name, text in RUNBOOKS.items():
         joined = text.replace("\\\n", " ")

@@ -67,13 +67,13 @@ def dbscan(points: NDArray[np.float64], eps: float, minimum_points: int) -> NDAr
 
 
 def measured(rounds: int, step: Callable[..., object], arguments: tuple[Any, ...]) -> Cost:
-    """What a step costs, in the process that calls this."""
+    """Return the cost of a step, in the process that calls this."""
     taken = []
     for _ in range(rounds):
         wall, cpu = time.perf_counter(), time.process_time()
         step(*arguments)
         taken.append((time.perf_counter() - wall, time.process_time() - cpu))
-    # Not getrusage: what that tells is at least what the process had from which this one was started.
+    # Not `getrusage`: its peak is at least that of the process that started this one.
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     peak_mb = int(status["VmHWM"].split()[0]) / 1024
     return Cost(statistics.median(one for one, _ in taken), statistics.median(other for _, other in taken), peak_mb)

@@ -15,7 +15,7 @@ from laggard.operators.covariance import clustering
 from laggard.operators.covariance.clustering import SCALES, au_p_values, cluster_shares, support, ward
 from tests.operators.covariance.slow_clustering import members, slow_ward
 
-# What msfit of pvclust 2.2-0 (R) gives for shares at 0.5, 0.6 ... 1.4 and 1,000 replicates: au, bp, v, c, se.au.
+# The result of `msfit` of pvclust 2.2-0 (R) for shares at 0.5, 0.6 ... 1.4 and 1,000 replicates: au, bp, v, c, se.au.
 # Made-up shares that cover its branches, then edges 2, 3, 9, 12 and 16 of a real run: pvclust(lung[1:100, 1:20],
 # "minkowski", "ward.D2"). Published as fixtures of pvclust-py (github.com/NIH-NLM/pvclust-py, tests/fixtures).
 ZEROS, ONES = [0.0] * 10, [1.0] * 10

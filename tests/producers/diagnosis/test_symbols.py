@@ -41,7 +41,7 @@ def functions_by_nm(path, *options):
 
 @cache
 def segments(path):
-    """What readelf says of the parts that are loaded."""
+    """The loaded parts of a file, as `readelf` reads them."""
     return subprocess.run(
         [path_of("readelf"), "-lW", path], capture_output=True, text=True, check=True
     ).stdout.splitlines()

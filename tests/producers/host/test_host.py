@@ -259,7 +259,7 @@ def test_a_source_that_fails_is_nan_and_counted_and_the_others_go_on(machine, ti
 def test_nothing_at_all_to_read(machine, time):
     counters = HostCounters(time.clock, root=str(machine.root / "nowhere"))
     row = read(counters)
-    # psutil takes the disks from /sys where there is no diskstats.
+    # Without `/proc/diskstats`, psutil takes the disks from /sys.
     assert [feature for feature in row if not feature.startswith("disk_")] == ["users"]
     assert counters.read_errors == 0
 

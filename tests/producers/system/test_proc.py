@@ -80,7 +80,7 @@ def test_block_io_delay_is_parsed_where_it_is_wanted():
 
 
 def test_children_may_have_less_than_no_time():
-    # cutime and cstime are signed in the kernel's format.
+    # `cutime` and `cstime` are signed in the kernel's format.
     assert parse_stat(STAT.replace(b" 7 8 20 ", b" -1 0 20 ")).children_ticks == -1
 
 

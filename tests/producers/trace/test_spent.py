@@ -44,7 +44,7 @@ def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
     rows = Rows("php-fpm", "worker", "cron")
     rows(1, 1, Kind.OPENED, 2, 5, text="/x")
     rows(1, 0, Kind.OPENED, 1, 7, text="/x")
-    # With fcntl it is behind a pointer whether it is locked or unlocked: first it is locked, then unlocked.
+    # A pointer says whether `fcntl` locks or unlocks: the first call locks, the second one unlocks.
     rows.call(2, 3, 1, 2, "fcntl", 72, 5, 7)
     if unlock == "unlock":
         rows.call(4, 5, 1, 2, "fcntl", 72, 5, 6)

@@ -1,9 +1,10 @@
 """Appends and commits in processes that are killed at random moments; run by `test_kill.py`.
 
-`kill_rounds.py PATH ROUNDS SEED`: in each round an appender and a committer work on the bus at PATH and tell, through a
-pipe, each call that returned. Both get SIGKILL after a few milliseconds; then the file has to hold everything that was
-told, nothing torn, and the next round goes on from there. During the first half of the rounds another process has the
-file open, so that its write-ahead log outlives the killed. A program of its own because it forks.
+`kill_rounds.py PATH ROUNDS SEED`: in each round one process appends and one commits on the bus at PATH. Both report,
+through a pipe, each call that returned. Both get SIGKILL after a few milliseconds. Then the file must have everything
+that was reported, nothing torn, and the next round continues from there. During the first half of the rounds another
+process has the file open, so that its write-ahead log outlives the killed ones. It is a program of its own because it
+forks.
 """
 
 from __future__ import annotations

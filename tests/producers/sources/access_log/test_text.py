@@ -196,7 +196,7 @@ def test_a_line_with_a_broken_part_is_read_or_told(at: int, put: bytes) -> None:
 
 @pytest.mark.parametrize("form", [*NAMED, "$uri$msec", '$host $uri [$msec] "$args"'])
 def test_no_line_takes_long_to_refuse(form: str) -> None:
-    """A client chooses what is in a line: it must not stop the tailer."""
+    """A client chooses the text of a line, so no text may stop the reader of the log."""
     for pattern in (b" - ", b'"', b'\\"', b"[", b'" "', b"1", b' "a" '):
         line = pattern * (200_000 // len(pattern)) + b"\n"
         began = time.process_time()
