@@ -84,7 +84,7 @@ def plain_json(path: Path) -> int:
 
 
 def following(path: Path, said: str) -> int:
-    """Follow a log that appears after the first look; gives how many requests were told."""
+    """Follow a log that appears after the first read. Return the number of reported requests."""
     with tempfile.TemporaryDirectory() as folder:
         link = Path(folder) / "access.log"
         source = AccessLog("log", "shop", [str(link)], parser_of(said, {}), Path(folder) / "state.json", grace_s=2.0)
@@ -101,7 +101,7 @@ def following(path: Path, said: str) -> int:
 
 
 def looks(files: int) -> float:
-    """Seconds of CPU time of a look at logs in which nothing is new."""
+    """Return the seconds of CPU time of reading logs without new lines."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(files):
             (Path(folder) / f"{number}.log").write_text(nginx_line(number))

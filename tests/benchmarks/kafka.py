@@ -96,7 +96,7 @@ class Input(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a frame took, in seconds, and the largest memory that its process had, in MB."""
+    """The cost of a frame, in seconds, and the largest memory of its process, in MB."""
 
     cpu_s: float
     wall_s: float
@@ -151,7 +151,7 @@ class Worker:
 
 
 def work(given: Input, client: Client, name: str, pipe: Connection) -> None:
-    """Work until told to stop. What is measured begins after the first records, when everything is warm."""
+    """Work until a message to stop. The measurement begins after the first records, when everything is warm."""
     stop = threading.Event()
     warm = 0.1 * given.frames / given.partitions
     began = last = (0, math.nan, math.nan)
@@ -205,7 +205,7 @@ def in_a_process(target: Callable[..., None], *given: object) -> float:
 
 @contextmanager
 def workers(given: Input, client: Client, count: int) -> Iterator[tuple[KafkaBus, str, list[Worker]]]:
-    """So many workers of one group that begins at the beginning; gives it with a bus to look at it."""
+    """Start this number of workers of one group, which begins at the beginning. Yield it with a bus to observe it."""
     name = f"gaussian-{uuid.uuid4().hex[:8]}"
     with KafkaBus(given.options("kafka-python")) as bus:
         snapshots = given.topics.name(given.topics.snapshots(called(name).snapshots))
@@ -309,7 +309,7 @@ def latency(servers: tuple[str, ...], client: Client, seconds: int) -> None:
 
 
 def subscribe(given: Input, seen: dict[str, float], stop: threading.Event) -> None:
-    """Read anomalies as somebody else would, with a consumer of kafka-python; the age of each when it is there."""
+    """Read anomalies like another program, with a consumer of kafka-python, and record when each arrives."""
     topic = given.topics.name(ANOMALIES)
     consumer = KafkaConsumer(
         bootstrap_servers=list(given.servers), isolation_level="read_committed", auto_offset_reset="earliest"

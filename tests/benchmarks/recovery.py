@@ -98,7 +98,7 @@ def work(location: str, prefix: str) -> None:
 
 
 class Watch:
-    """The time since it was told last, and how much of it a processor worked for this process."""
+    """The time since its last report, and the part of it in which a processor worked for this process."""
 
     def __init__(self) -> None:
         self._at = time.monotonic(), time.process_time()
@@ -109,7 +109,7 @@ class Watch:
 
 
 class Takeover:
-    """What a benchmark knows of one run."""
+    """One run of the benchmark."""
 
     def __init__(self, location: str, prefix: str, hosts: int, *, standby: bool) -> None:
         self.location = location
@@ -161,7 +161,7 @@ class Takeover:
             runner.step(FOR_EVER)
 
     def tell_parts(self, bus: Bus) -> None:
-        """What a recovery is made of, one after the other; with the processor time, for a machine that does more."""
+        """Print the parts of a recovery in turn, with their processor time, since the machine may do more."""
         committed = bus.committed(self.group, self.input)
         watch = Watch()
         snapshots = newest_snapshots(bus, WIRED, self.input)

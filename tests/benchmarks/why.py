@@ -1,4 +1,4 @@
-"""How long `laggard why` takes on two days of history: `python tests/benchmarks/why.py [BUS]`.
+"""The duration of `laggard why` on two days of history: `python tests/benchmarks/why.py [BUS]`.
 
 The history is that of one host: 285 processes with the agent's 25 counters every 5 s, the host's own row, and a mark
 every hour. Four in five values are zero, and a process or two are new at every minute. The real runner has processed
@@ -48,7 +48,7 @@ RUNS = 7
 
 
 def records(end: float) -> Iterator[list[Frame | Mark]]:
-    """What an agent appends at each tick, and the marks."""
+    """The records that an agent appends at each tick, and the marks."""
     random = np.random.default_rng(1)
     busy = random.random((PROCESSES, len(FEATURES))) < 0.2
     ratios = np.array([feature.endswith("_ratio") for feature in FEATURES])

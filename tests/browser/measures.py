@@ -1,4 +1,4 @@
-"""What a page takes of the browser."""
+"""The memory that a page uses in the browser."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a page holds after its garbage was collected.
+    """The objects of a page after its garbage was collected.
 
     Attributes:
-        heap_bytes: of JavaScript.
-        nodes: of all documents, those in the tree and those that are only held.
-        listeners: of events.
+        heap_bytes: the heap of JavaScript.
+        nodes: those of all documents, in the tree and only referenced.
+        listeners: those of events.
 
     """
 

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 PARTITIONS = 6
 MOST_WORKERS = 4
 ALONE_S = 12.0
-"""A group whose members die faster than it notices comes to nothing: it is left alone for so long, now and then."""
+"""A group makes no progress if its members die faster than it notices. So it has this pause now and then."""
 
 
 class Chaos:
-    """What happens to the workers and brokers of a scene.
+    """The disturbances of the workers and brokers of a scene.
 
     Attributes:
-        done: how often what was done.
+        done: the number of disturbances of each kind.
 
     """
 

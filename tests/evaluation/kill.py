@@ -55,7 +55,7 @@ FEATURES = (
     *(f"feature_{number}" for number in range(4, 12)),
 )
 RATIOS = 3
-"""So many of them are ratios: now large, now small, so that each operator has something to say."""
+"""The number of features that are ratios: now large, now small, so that each operator reports something."""
 TOPICS = Topics()
 INPUT = Partition(TOPICS.name(COUNTERS), 0)
 WIRED = wire(
@@ -129,7 +129,7 @@ Out = tuple[str, str, bytes, tuple[tuple[str, bytes], ...]]
 
 @dataclass(frozen=True)
 class Result:
-    """What is on the bus in the end."""
+    """The records on the bus in the end."""
 
     inputs: list[bytes]
     outputs: list[Out]
@@ -239,7 +239,7 @@ class Parts:
 
 
 def disturb(parts: Parts, path: Path, seconds: float, draw: random.Random, done: Callable[[EmbeddedBus], bool]) -> None:
-    """Kill both parts for so long, and `LEAST_KILLS` times; then let them come to their end, where all is done."""
+    """Kill both parts for this time, at least `LEAST_KILLS` times. Then let them end, after all work is done."""
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
     deadline = time.monotonic() + 4 * seconds + 200

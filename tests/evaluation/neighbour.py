@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 NOBODY: Final = 65534
 LEVELS: Final = 24
-"""Of a type that doubles with each: as a symbol 280 bytes, demangled 500 MB."""
+"""The levels of a type that doubles with each: as a symbol it has 280 bytes, demangled 500 MB."""
 
 MOST_BYTES: Final = 128 << 20
 """The most resident memory of the agent."""
@@ -46,17 +46,17 @@ MOST_BYTES: Final = 128 << 20
 
 @dataclass
 class Told:
-    """What the neighbor did to an agent.
+    """The effect of the neighbor on an agent.
 
     Attributes:
-        ticks: how many there were.
-        longest_s: between two of them.
-        interval_s: between two of them, as it should be.
-        resident_bytes: the most that the agent held.
-        cpu_ratio: what it used of one core, with programs that it has started and that have ended.
+        ticks: the number of ticks.
+        longest_s: the longest time between two of them.
+        interval_s: the time that should be between two of them.
+        resident_bytes: the largest memory of the agent.
+        cpu_ratio: its use of one core, with programs that it has started and that have ended.
         ended: whether it ended.
-        diagnoses: how many processes were profiled.
-        opened: how often something in a folder that is closed to the neighbor was looked up or made.
+        diagnoses: the number of profiled processes.
+        opened: the number of lookups and creations in a folder that is closed to the neighbor.
         look_alikes: whether it had programs that look like Java, for which it must be allowed a user namespace.
 
     """
@@ -95,10 +95,10 @@ def exploding(levels: int) -> str:
 
 
 class Watched:
-    """Who looks something up or makes something in a folder, by inotify(7).
+    """Counts lookups and creations in a folder, by inotify(7).
 
     Args:
-        folder: which.
+        folder: the folder.
 
     """
 
@@ -111,7 +111,7 @@ class Watched:
             raise OSError(ctypes.get_errno(), "expected inotify", str(folder))
 
     def count(self) -> int:
-        """How often, since it was asked last."""
+        """Return their number since the last call."""
         found, text = 0, b""
         with suppress(BlockingIOError):
             while text := os.read(self._descriptor, 1 << 16):
@@ -123,12 +123,12 @@ class Watched:
         return found
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the watch."""
         os.close(self._descriptor)
 
 
 def ways(folder: Path, victim: Path, crowd: int, *, look_alikes: bool) -> list[tuple[Path, tuple[str, ...]]]:
-    """What the neighbor does: programs and their arguments."""
+    """Return the neighbor's programs and their arguments."""
     program, exploded = compiled("hostile"), compiled("hostile", f'-DSYMBOL="{exploding(LEVELS)}"')
     places = []
     for name in ("leading", "answering"):

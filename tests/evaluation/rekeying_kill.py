@@ -44,18 +44,18 @@ CHUNK: Final = 100
 
 @dataclass(frozen=True)
 class Case:
-    """What is produced and run.
+    """A case: the producer's records, and the worker's stages.
 
     Attributes:
-        module: whose `main` it is; its processes run that.
-        stages: what the worker runs.
-        operator: of the stages the one whose states are compared.
+        module: the module whose `main` its processes run.
+        stages: the stages that the worker runs.
+        operator: the stage whose states are compared.
         records: what the producer appends for the numbers from one to another, each from its number alone; the last one
             of a number is of `source`, and has it as its sequence.
-        told: the topics that results are on.
-        key: the field of a result that names whom it is about.
-        holds: what else holds of the undisturbed result.
-        source: the topic that the producer appends to; others have what is re-keyed.
+        told: the topics of the results.
+        key: the field of a result that names its subject.
+        holds: further conditions on the undisturbed result.
+        source: the topic that the producer appends to; others have the re-keyed records.
 
     """
 
@@ -70,18 +70,18 @@ class Case:
 
     @property
     def input(self) -> Partition:
-        """What the producer appends to."""
+        """The partition that the producer appends to."""
         return Partition(TOPICS.name(self.source), 0)
 
     @property
     def joined(self) -> Partition:
-        """Where the re-keyed frames are, and what the operator reads."""
+        """The partition of the re-keyed frames, which the operator reads."""
         return Partition(TOPICS.name(self.operator.topic), 0)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is on the bus in the end."""
+    """The records on the bus in the end."""
 
     inputs: list[bytes]
     rekeyed: dict[str, list[bytes]]

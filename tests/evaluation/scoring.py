@@ -147,7 +147,7 @@ Methods = Mapping[str, Callable[[], Method]]
 
 
 def methods(settings: Iterable[Given] = (), without: Iterable[str] = ()) -> Methods:
-    """Who is compared: the operator, as it is by default but for these; its likelihood as in S0; the order by CPU."""
+    """Return the compared methods: the operator with these changes, its likelihood as in S0, and the order by CPU."""
     changed, off = tuple(settings), tuple(without)
     return {
         "laggard": lambda: Operator(changed, off),
@@ -157,7 +157,7 @@ def methods(settings: Iterable[Given] = (), without: Iterable[str] = ()) -> Meth
 
 
 def ablated(settings: Iterable[Given] = ()) -> Methods:
-    """The operator, and the operator with each of its improvements switched off."""
+    """Return the operator, and the operator without each of its improvements."""
     changed = tuple(settings)
     return {"laggard": partial(Operator, changed)} | {
         f"without {name}": partial(Operator, changed, (name,)) for name in ABLATIONS
@@ -166,13 +166,13 @@ def ablated(settings: Iterable[Given] = ()) -> Methods:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a method has a culprit.
+    """The place of a culprit in a method's ranking.
 
     Attributes:
         culprit: the cause of the trouble.
-        place: in the ranking, from 1; 0 where it is not ranked.
-        own_place: the same without the processes of others than the evaluation.
-        feature: the first of its row; empty where it is not ranked.
+        place: its place in the ranking, from 1; 0 if it is not ranked.
+        own_place: the same without processes that are not of the evaluation.
+        feature: the first of its row; empty if it is not ranked.
 
     """
 
@@ -210,11 +210,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a method said at the mark of a case.
+    """The result of a method at the mark of a case.
 
     Attributes:
-        case: what had happened.
-        found: where it has each culprit.
+        case: the case.
+        found: the place of each culprit.
         first: names of the first rows, each with its first feature.
 
     """
@@ -231,7 +231,7 @@ class Outcome:
 
     @property
     def best(self) -> Found:
-        """The culprit that stands highest."""
+        """The culprit with the highest place."""
         return min(self.found, key=lambda found: found.place or math.inf)
 
     @property
@@ -241,7 +241,7 @@ class Outcome:
 
     @property
     def is_first_of_own(self) -> bool:
-        """Whether none of the evaluation's innocents stands before the culprit."""
+        """Whether no innocent process of the evaluation is before the culprit."""
         return self.best.own_place == 1
 
     @property

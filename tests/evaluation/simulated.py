@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DAY_S: Final = 86400.0
 START: Final = 1_700_006_400.0
-"""Of all machines: a midnight, seconds since the Unix epoch."""
+"""The start of all machines: a midnight, seconds since the Unix epoch."""
 
 LONGEST_S: Final = 3 * 3600.0
 """Of processes that come and go, the longest life."""
@@ -68,7 +68,7 @@ HOST_FEATURES: Final = (
 
 
 class Role(NamedTuple):
-    """What a process is for. Ranges are of the decimal logarithm; every process draws its own.
+    """The purpose of a process. Ranges are of the decimal logarithm; every process draws its own.
 
     Attributes:
         share: of the machine's processes.
@@ -142,7 +142,7 @@ class Fault(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What the agent would have published at one tick; values have the shape (rows, features)."""
+    """The frame that the agent would have published at one tick; values have the shape (rows, features)."""
 
     ts: float
     layout: Layout
@@ -172,7 +172,7 @@ GAUGES: Final = (
     "memory_dirty_bytes",
     "users",
 )
-"""Of the host, what needs no earlier tick."""
+"""The features of the host that need no earlier tick."""
 
 HOST_LAYOUT: Final = make_layout(("host",), ("host",), HOST_FEATURES)
 
@@ -268,7 +268,7 @@ class Machine:
         lasts = np.minimum(random.lognormal(2.0, 1.6, count), LONGEST_S)
         rates, costs = 10.0 ** random.uniform(0.0, 2.0, count), 10.0 ** random.uniform(-3.5, -2.2, count)
         sizes, memory = 10.0 ** random.uniform(2.0, 5.5, count), 10.0 ** random.uniform(6.3, 8.5, count)
-        # What runs by the clock: each hour, each night, every five minutes.
+        # Scheduled jobs: each hour, each night, every five minutes.
         hours = START + self._cron_s + 3600.0 * np.arange(24 * days)
         nights = START + self._backup_s + DAY_S * np.arange(days)
         often = START + 300.0 * np.arange(288 * days) + self._cron_s % 300.0
@@ -411,7 +411,7 @@ class Machine:
     def _counters(
         self, ts: Vector, rate: Matrix, memory: Matrix, growth: Matrix, parameters: tuple[Vector, ...]
     ) -> Matrix:
-        """What the agent sees of processes with a number of requests a second, shape (features, ticks, processes)."""
+        """Return the counters of processes by their requests a second, shape (features, ticks, processes)."""
         random, step = self._random, self.kind.interval_s
         cost, size, uneven, user, threads, descriptors = parameters
         shape = rate.shape
@@ -546,7 +546,7 @@ FAULTS: Final = ("hog", "leak", "shift", "io", "descriptors")
 
 
 def drawn_faults(machine: Machine, seed: int, per_day: int = 5) -> tuple[Fault, ...]:
-    """So many troubles for each day but for the first half of it, each in a process that is no kernel thread."""
+    """Draw this number of faults per day, after the first half day, each in a process that is no kernel thread."""
     random = np.random.default_rng([seed, 7])
     own = np.flatnonzero(~machine.kernel)
     found = []

@@ -154,7 +154,7 @@ class Up:
             os.kill(pid, signal.SIGCONT)
 
     def said(self) -> list[str]:
-        """What it has said of trouble, by line."""
+        """The lines of its standard error."""
         return (self.folder / "errors").read_text().splitlines()
 
     def stop(self) -> int:
@@ -194,7 +194,7 @@ class Up:
 
 
 def disturb(up: Up, seconds: float, draw: random.Random) -> tuple[dict[tuple[Part, str], list[float]], int]:
-    """Hit parts for so long; gives how long each took to be back, and how often all slept together."""
+    """Hit parts for this time. Return the time until each was back, and how often all slept together."""
     took: dict[tuple[Part, str], list[float]] = {}
     asleep, hit_at = 0, dict.fromkeys(HIT, -STEADY_S)
     end = time.monotonic() + seconds

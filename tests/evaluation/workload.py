@@ -1,4 +1,4 @@
-"""A process of the evaluation: it does its everyday work and, when told, goes wrong for a while.
+"""A process of the evaluation: it does its everyday work, and misbehaves for a while on command.
 
     python -m tests.evaluation.workload NAME ROLE SEED FOLDER DATA
 

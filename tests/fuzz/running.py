@@ -165,12 +165,12 @@ def mutated(rng: random.Random, seeds: Sequence[bytes], words: Sequence[bytes]) 
 
 
 class Tried:
-    """How many inputs a target was given, and what was found.
+    """Runs a target on inputs, and counts them and its findings.
 
     Parameters:
-        name: the target's.
-        target: itself.
-        folder: to write to.
+        name: the target's name.
+        target: the target.
+        folder: the folder of the findings.
 
     """
 

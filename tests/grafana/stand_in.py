@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 VERSIONS = {"10.2": "10.2.0", "11.3": "11.3.1", "12.1": "12.1.0-247386", "13.0": "13.0.0"}
-"""Of the document: what its Grafana says that it is."""
+"""The version that the Grafana of each document reports."""
 
 UNDOCUMENTED = {
     "/access-control/user/permissions": "asked by Grafana's own pages, and in no OpenAPI document",
@@ -99,9 +99,9 @@ class StandIn:
         self.answer: Callable[[str, float, float, float], Any] = lambda expr, start, end, step: [
             ({"__name__": "up", "job": "laggard", "instance": "worker-1"}, [(end, 1.0)])
         ]
-        """What Prometheus answers: labels and points, of an expression from start to end by steps (0: at the end)."""
+        """The answer of Prometheus: labels and points, of an expression from start to end by steps (0: at the end)."""
         self.mangle: Callable[[dict[str, Any]], None] = lambda rule: None
-        """What this Grafana makes of a rule that is saved, of which it says nothing when it is."""
+        """A change to a saved rule that this Grafana makes without reporting it."""
         self._ids = iter(range(1, 1_000_000))
         server = self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(self))
         server.daemon_threads = True

@@ -53,7 +53,7 @@ class Misbehaving:
         self.process.stdin.flush()
 
     def rounds(self) -> int:
-        """How much it has done since it began, in units of its own."""
+        """Return the number of its rounds since it began."""
         assert self.process.stdout
         self.tell("count")
         return int(self.process.stdout.readline())

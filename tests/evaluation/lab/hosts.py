@@ -20,14 +20,14 @@ MIB: Final = 1 << 20
 ROOT: Final = Path(__file__).parents[3]
 NETWORK: Final = "10.77.0."
 WEIGHT: Final = 262_144
-"""Of the lab among all that runs on the machine: the most there is, 1024 is usual. Its quotas are its bounds."""
+"""The weight of the lab on the machine: the largest there is; 1024 is the default. Its quotas are its bounds."""
 
 
 class Host:
-    """A part of the machine that is bounded as if it were one of its own.
+    """A part of the machine with the limits of a machine of its own.
 
     Attributes:
-        name: of it.
+        name: its name.
         address: in the lab's network.
         group: with its bounds; what runs on it is in inner groups.
         groups: these, by name.
@@ -103,11 +103,11 @@ class Host:
 
 
 class Lab:
-    """What is shared by the hosts; gives everything back when it is closed, and also when it is killed.
+    """The shared resources of the hosts. They are released when it is closed, and also when it is killed.
 
     Attributes:
         name: unique on the machine.
-        keeper: registers all that has to be given back.
+        keeper: registers everything to release.
         folder: for files, on a memory filesystem.
         group: all others are in it.
         started: processes on the hosts.

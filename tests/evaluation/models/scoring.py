@@ -1,4 +1,4 @@
-"""How well models predict and diagnose a recorded scenario: S2's Tables 4, 5 and 7."""
+"""Score how well models predict and diagnose a recorded scenario: S2's Tables 4, 5 and 7."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the operator said of a recording.
+    """The operator's results for a recording.
 
     Attributes:
-        recording: which.
-        predicted: by performance metric, what was predicted for each interval, NaN where there was no model.
+        recording: the recording.
+        predicted: by performance metric, the prediction for each interval, NaN without a model.
         selected: by performance metric, the metrics of the model that was there for each interval.
         built: by performance metric, the models, each with the number of the interval after which it was built.
-        r2: by performance metric and interval, how much of the newest samples' variance was predicted.
-        scores: of each interval.
-        building_s: how long each interval took that built a model.
-        testing_s: how long each other one took.
+        r2: by performance metric and interval, the predicted share of the newest samples' variance.
+        scores: the score of each interval.
+        building_s: the duration of each interval that built a model.
+        testing_s: the duration of each other one.
 
     """
 
@@ -102,7 +102,7 @@ class Errors:
 
 
 def errors(found: Run, performance: str) -> Errors:
-    """How far predictions were off."""
+    """Return the errors of predictions."""
     real, predicted = found.recording.performance[performance], found.predicted[performance]
     there = np.isfinite(predicted) & np.isfinite(real) & (real > 0.0)
     off = np.abs(predicted - real)[there]

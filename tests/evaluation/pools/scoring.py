@@ -27,11 +27,11 @@ TOP: Final = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a method ranks.
+    """An entry of a ranking.
 
     Attributes:
         members: ids of threads, or names of waves.
-        kind: how they deviate, in the operator's words; empty where the method does not say.
+        kind: how they deviate, in the operator's words; empty if the method does not report it.
 
     """
 

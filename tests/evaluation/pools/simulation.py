@@ -45,7 +45,7 @@ DAY_S: Final = 86400.0
 MB: Final = 1e6
 
 Fault = Literal["spike", "memory", "handles", "busy", "stuck", "slower", "left"]
-"""What goes wrong. The first three are the paper's: a CPU spike, a memory leak, an I/O leak."""
+"""The faults. The first three are the paper's: a CPU spike, a memory leak, an I/O leak."""
 
 PUBLISHED: Final[tuple[Fault, ...]] = ("spike", "memory", "handles")
 FAULTS: Final[tuple[Fault, ...]] = (*PUBLISHED, "busy", "stuck", "slower", "left")
@@ -376,7 +376,7 @@ def _random(seed: int, world: str, purpose: int) -> np.random.Generator:
 def _members(
     random: np.random.Generator, world: World, members: int, ticks: int, interval_s: float, *, days: bool
 ) -> Series:
-    """Members as they are before they are told in steps, shape (members, ticks, features)."""
+    """Return the members before their values are rounded to steps, shape (members, ticks, features)."""
     time = interval_s * np.arange(ticks)
     shape = members, ticks
     load = 0.75 + 0.15 * np.sin(2.0 * np.pi * (time / 1500.0 + random.uniform()))
@@ -391,7 +391,7 @@ def _members(
     values = np.empty((*shape, len(FEATURES)))
     noise = np.exp(world.noise * _wandering(random, shape, 20.0 / interval_s))
     cpu = 0.01 + min(0.2 / world.items, 0.35) * items * noise + _bursts(random, world, shape, interval_s)
-    # What a thread of the kernel can take is one core, but for what the clock of a tick adds.
+    # A thread of the kernel can use one core, except for the error of the tick's clock.
     values[..., CPU] = np.minimum(cpu, 1.0)
     weight = np.exp(
         world.spread * random.standard_normal((members, 1))
@@ -411,7 +411,7 @@ def _members(
 
 
 def _shown(world: World, values: Series) -> Series:
-    """As it is told: in steps, and nothing below nothing."""
+    """Return the values as they are reported: in steps, and never negative."""
     shown = np.maximum(values, 0.0)
     if world.cpu_step:
         shown[..., CPU] = np.round(shown[..., CPU] / world.cpu_step) * world.cpu_step
@@ -445,7 +445,7 @@ def _kept(items: Series, scale: float) -> Series:
 def _in_service(
     random: np.random.Generator, world: World, rate: Series, interval_s: float, *, began_empty: bool
 ) -> Series:
-    """How many items each member has in service (M/G/infinity), at each tick."""
+    """Return the number of items that each member has in service (M/G/infinity), at each tick."""
     members, ticks = rate.shape
     arrivals = random.poisson(world.items * interval_s / world.item_s * rate)
     mean_log = np.log(world.item_s) - 0.5 * world.item_spread**2

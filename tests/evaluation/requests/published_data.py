@@ -68,7 +68,7 @@ class Recording:
 
     @property
     def duration_ms(self) -> NDArray[np.float64]:
-        """How long each request took."""
+        """The duration of each request."""
         return self.duration_ns / 1e6
 
 

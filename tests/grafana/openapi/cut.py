@@ -170,7 +170,7 @@ class Source:
 
     @staticmethod
     def bounds(comments: dict[str, str]) -> dict[str, Any]:
-        """What the comments above a field say of its value."""
+        """Return the bounds of a field's value in the comments above it."""
         found: dict[str, Any] = {
             key: comments[said] if key == "pattern" else int(comments[said])
             for said, key in _BOUNDS.items()

@@ -48,7 +48,7 @@ def segments(path):
 
 
 def offset_of(path, address):
-    """Where the file has what is loaded at this address."""
+    """Return the offset in the file of the code that is loaded at this address."""
     for line in segments(path):
         words = line.split()
         if words[:1] == ["LOAD"]:

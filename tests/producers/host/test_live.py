@@ -85,11 +85,11 @@ class Between:
         self.most_s = time.monotonic() - self._began
 
     def least(self, *rates):
-        """What these rates amount to at least."""
+        """Return the least amount of these rates."""
         return sum(self.row[rate] for rate in rates) * self.least_s
 
     def most(self, *rates):
-        """What these rates amount to at most."""
+        """Return the largest amount of these rates."""
         return sum(self.row[rate] for rate in rates) * self.most_s
 
 
@@ -171,7 +171,7 @@ def test_of_two_spinners_on_one_core_each_runs_or_waits(table):
             inside_s = spent_s() - after
         between.end()
         used = ("cpu_user_ratio", "cpu_system_ratio")
-        # What it gets of the core psutil sees too.
+        # psutil sees its share of the core, too.
         assert inside_s - 0.05 <= between.most(*used)
         assert between.least(*used) <= spent_s() - before + 0.05
         assert between.row["cpu_user_ratio"] > 0.8 * sum(between.row[ratio] for ratio in used)
@@ -458,7 +458,7 @@ def needs(*command):
 
 
 def apart(program, *prefix):
-    """What a program, in a process of its own that it may spoil, has `seen`."""
+    """Return what a program has `seen`, in a process of its own that it may spoil."""
     imports = (
         "import json, os, resource, time\nimport psutil\nfrom laggard.producers.system.clock import Clock\n"
         "from laggard.producers.host.processes import ProcessTable\n"

@@ -1,4 +1,4 @@
-"""What a request's time was spent on, and by whom."""
+"""The uses of a request's time, and their processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
     rows(1, 0, Kind.OPENED, 1, 7, text="/var/lib/x.lock")
     rows.call(2, 3, 1, 2, "flock", 73, 5, 2)
     with rows.waiting("flock", 73, 7, 2):
-        # Who wakes is not who held it: closing may have been put off to another thread.
+        # The thread that wakes is not the holder: closing may have been delayed to another thread.
         rows(80, 2, Kind.WAKE, 3, 1)
     request = rows.one()
     assert of(request, "BT") == [("flock", "/var/lib/x.lock", "worker", 2, "", 1, 50)]

@@ -1,4 +1,4 @@
-"""How soon the operator finds what went wrong in recorded real pools, and what it says before (S3)."""
+"""Measure how soon the operator finds faults in recorded real pools, and its false findings (S3)."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ KINDS: Final[Mapping[Fault, frozenset[Kind]]] = {
     "spike": frozenset({"spike"}),
     "left": frozenset({"left"}),
 }
-"""What the operator should call it. `replaced` is not here: nothing should be said of it."""
+"""The right kinds for each fault. `replaced` is not here, since it should not be reported."""
 
 OF_THREADS: Final[Mapping[Fault, frozenset[Kind]]] = {"leak": frozenset({"leak", "busy", "different"})}
-"""For threads, of which memory is not known, also what page faults alone tell."""
+"""For threads, whose memory is unknown, also the kinds that page faults alone show."""
 
 
 class Judge(Protocol):
-    """What of the operator is used here."""
+    """The part of the operator that is used here."""
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Told:
-        """Who deviates now."""
+        """Return the members that deviate now."""
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
-        """Take a tick into the state."""
+        """Learn a tick."""
 
 
 class Told(Protocol):
-    """What it says of a tick."""
+    """The result for a tick."""
 
     @property
     def deviations(self) -> Sequence[Deviation]:
@@ -111,10 +111,10 @@ def watch(truth: Truth, frames: Sequence[Frame], operator: Judge) -> Verdict:
 
 
 def run(folder: Path, workers: int) -> str:
-    """All recordings of a folder, in Markdown.
+    """Judge all recordings of a folder. Return a table in Markdown.
 
     Raises:
-        FileNotFoundError: there are none.
+        FileNotFoundError: there are no recordings.
 
     """
     files = recordings(folder)
@@ -124,12 +124,12 @@ def run(folder: Path, workers: int) -> str:
 
 
 def judge(file: Path) -> Verdict:
-    """What the operator makes of one recording."""
+    """Return the operator's verdict on one recording."""
     return watch(*read(file), Covariance(resolution=RESOLUTION))
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """By pool and fault, in Markdown."""
+    """Return a table in Markdown by pool and fault."""
     heads = (
         "pool",
         "fault",

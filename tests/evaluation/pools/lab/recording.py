@@ -68,17 +68,17 @@ _ID = re.compile(r"\[(\d+)@\d+\]")
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of a recording.
+    """The truth about a recording.
 
     Attributes:
-        pool: which.
-        key: of its frames.
-        members: how many there are at the beginning.
-        fault: what one of them does.
-        seed: of the random numbers.
-        row: id of that member; empty where nothing goes wrong.
-        begin_ts: since when, in seconds since the Unix epoch; NaN where nothing goes wrong.
-        end_ts: until when; NaN where it lasts to the end.
+        pool: the kind of pool.
+        key: the key of its frames.
+        members: the number of members at the beginning.
+        fault: the fault of one of them.
+        seed: the seed of the random numbers.
+        row: the id of that member; empty if nothing goes wrong.
+        begin_ts: the onset, in seconds since the Unix epoch; NaN if nothing goes wrong.
+        end_ts: the end of the fault; NaN if it lasts to the end.
 
     """
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SETTLED_S = 90.0
-"""How long a group may take to hand partitions out."""
+"""The longest time for which a group may assign partitions."""
 
 NOW = 1_700_000_000.0
 
@@ -540,14 +540,14 @@ def test_a_group_that_is_reset_begins_where_it_was_told_without_its_snapshots(
         assert seen.snapshot_offsets("operator", first) == {}
         assert len(seen.snapshots("operator", second)) == 2
 
-    # What is known already may be put into their place.
+    # A known snapshot may replace them.
     known = Snapshot("operator", first, "b", again, NOW, b"known")
     other.reset(group, ["operator"], {first: again}, [known])
     for seen in (bus, other):
         assert list(seen.snapshots("operator", first)) == [known]
         assert seen.committed(group, first) == again
 
-    # What it learns anew is kept as if nothing had been there, also of an earlier position.
+    # A new snapshot is kept as if there had been none, also at an earlier position.
     member = bus.subscribe(group, [topic])
     assigned = set()
     while assigned != set(partitions):

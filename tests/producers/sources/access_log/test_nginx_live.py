@@ -222,7 +222,7 @@ def test_every_request_is_told_once_whatever_is_rotated_and_killed(tmp_path: Pat
     (tmp_path / "laggard.toml").write_text(MEASURE.format(folder=tmp_path))
     with serving(tmp_path) as (port, server):
         measure = measuring(tmp_path)
-        time.sleep(1.1 * INTERVAL_S)  # what comes now is in an interval that is told
+        time.sleep(1.1 * INTERVAL_S)  # later requests are in an interval that is reported
         with load(port) as done:
             for number in range(4):
                 time.sleep(1.0)
