@@ -89,10 +89,10 @@ def handle(event: Event) -> None:
 
 
 def read(record: Any, kind: str) -> Event | None:
-    """The event in a record; None for one of another kind, and for what is not about now.
+    """Return the event in a record; None for one of another kind, and for one that is not about now.
 
     Raises:
-        ValueError: the record is not what the topic promises; the text says what was expected.
+        ValueError: the record does not fit the topic; the text says what was expected.
 
     """
     try:
@@ -119,7 +119,7 @@ def _no_number(name: str) -> None:
 
 
 def place(record: Any) -> str:
-    """Where a record is: `laggard.anomalies[3]@1042`."""
+    """The place of a record: `laggard.anomalies[3]@1042`."""
     return f"{record.topic}[{record.partition}]@{record.offset}"
 
 
@@ -200,7 +200,7 @@ class Subscription:
             **connection,
             group_id=group,
             enable_auto_commit=False,
-            # Of partitions that were added, and where the topic has forgotten what was not read yet.
+            # For added partitions, and for unread records that the topic no longer has.
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             allow_auto_create_topics=False,
@@ -217,7 +217,7 @@ class Subscription:
             raise
 
     def _begin(self, topic: str, since_s: float) -> None:
-        """Commit where a new group begins: otherwise one that is killed before its first commit begins later anew."""
+        """Commit the begin of a new group: otherwise one that is killed before its first commit begins again later."""
         self.check(topic)
         partitions = [TopicPartition(topic, number) for number in self._consumer.partitions_for_topic(topic)]
         if any(self._consumer.committed(partition) is not None for partition in partitions):
@@ -230,7 +230,7 @@ class Subscription:
             self._consumer.commit(offsets)
 
     def check(self, topic: str) -> None:
-        """Raises Mistake where there is no such topic."""
+        """Raise `Mistake` if there is no such topic."""
         if not self._consumer.partitions_for_topic(topic):
             raise Mistake(f"{topic}: there is no such topic, or this user may not see it")
 

@@ -104,7 +104,7 @@ def signature(keys: Sequence[bytes], identity: str, timestamp: int, body: bytes)
 
 
 def retry_after_s(text: str | None) -> float:
-    """How long a receiver wants to be left alone: seconds or a date. 0 where it does not say."""
+    """Return the time for which a receiver wants no events, from seconds or a date; 0 without one."""
     seconds = 0.0
     with suppress(ValueError):
         if text is not None and text.isdecimal():

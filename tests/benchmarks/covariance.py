@@ -105,7 +105,7 @@ def plain_ticks(size: int) -> Callable[[], object]:
 
 
 def covariances(size: int) -> NDArray[np.float64]:
-    """Of members that behave alike, 200 samples each."""
+    """Return the covariances of members that behave alike, 200 samples each."""
     values = np.random.default_rng(size).normal(size=(size, 200, METRICS))
     found: NDArray[np.float64] = np.einsum("nti,ntj->nij", values, values) / 200.0
     return found

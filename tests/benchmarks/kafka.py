@@ -171,7 +171,7 @@ def work(given: Input, client: Client, name: str, pipe: Connection) -> None:
 
 
 def largest_memory_mb() -> float:
-    """Of this process; `getrusage` tells that of the one that started it, if that was larger."""
+    """Return that of this process; `getrusage` has that of the one that started it, if that was larger."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 POLL_S: Final = 0.1
-"""So often a page asks for the rest of a series."""
+"""The interval at which a page requests the rest of a series."""
 
 
 class Page:

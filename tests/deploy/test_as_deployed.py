@@ -1,4 +1,4 @@
-"""What the Compose file starts, started as it says, in its order, on a real broker: only without containers."""
+"""The services of the Compose file, started as it says, in its order, on a real broker: only without containers."""
 
 from __future__ import annotations
 

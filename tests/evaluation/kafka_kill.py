@@ -110,7 +110,7 @@ class Chaos:
         self.done["brokers killed" if kill else "brokers restarted"] += 1
 
     def calm(self) -> None:
-        """Let what is left work."""
+        """Let the remaining parts work."""
         for worker in self._paused:
             worker.resume()
         self._paused.clear()

@@ -105,7 +105,7 @@ def records(start: int, stop: int) -> Iterator[Outgoing]:
 
 
 def produce(path: Path, frames: int, per_s: float) -> None:
-    """Append what is not on the bus yet, a few records at once, as fast as asked for."""
+    """Append the records that are not on the bus yet, a few at once, at the given rate."""
     with EmbeddedBus(path) as bus:
         end = bus.bounds(INPUT)[1]
         number = 0

@@ -91,7 +91,7 @@ class Result:
 
 
 def produce(case: Case, path: Path, frames: int, per_s: float) -> None:
-    """Append what is not on the bus yet, a few numbers at once, as fast as asked for."""
+    """Append the numbers that are not on the bus yet, a few at once, at the given rate."""
     with EmbeddedBus(path) as bus:
         end = bus.bounds(case.input)[1]
         number = 0

@@ -127,7 +127,7 @@ class Operator:
 
 
 class Top:
-    """What `top` and the Task Manager show first: who uses most CPU now, whatever is usual."""
+    """The order of `top` and the Task Manager: by CPU now, without a baseline."""
 
     def see(self, frame: Frame) -> None:
         self._frame = frame

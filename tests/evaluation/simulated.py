@@ -32,7 +32,7 @@ START: Final = 1_700_006_400.0
 """The start of all machines: a midnight, seconds since the Unix epoch."""
 
 LONGEST_S: Final = 3 * 3600.0
-"""Of processes that come and go, the longest life."""
+"""The longest life of short-lived processes."""
 
 BLOCK: Final = 25_000
 """A block has about this many ticks of one process."""
@@ -100,7 +100,7 @@ ROLES: Final = {
 }
 
 SHORT_NAMES: Final = ("sh", "cc1", "python3", "cron", "git", "ssh", "curl", "sed", "make", "gzip")
-"""Of processes that come and go."""
+"""The names of short-lived processes."""
 
 
 @dataclass(frozen=True, slots=True)

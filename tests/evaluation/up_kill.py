@@ -56,7 +56,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 BACK_S = 15.0
 ASLEEP_S = 8.0
 PATIENCE_S = 600.0
-"""So long a part is waited for, on a machine that is shared; later than `BACK_S` counts as late."""
+"""The longest wait for a part, on a machine that is shared; later than `BACK_S` counts as late."""
 
 
 class Up:

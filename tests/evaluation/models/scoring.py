@@ -173,7 +173,7 @@ class Sensitivity:
 
 
 def sensitivity(found: Run) -> Sensitivity:
-    """What Table 7 counts, in the intervals in which the bottleneck was there."""
+    """Return the line of Table 7, over the intervals in which the bottleneck was there."""
     contended = found.recording.contended
     r2 = found.r2[MRT][contended]
     built = [model for at, model in found.built[MRT] if contended[at]]

@@ -453,7 +453,7 @@ def _in_service(
     for member in range(members):
         began = np.repeat(np.arange(ticks), arrivals[member]).astype(np.float64)
         if not began_empty:
-            # Those that came before the first tick: what is left of a stationary past of twenty lengths.
+            # Those that came before the first tick: the rest of a stationary past of twenty lengths.
             past = random.poisson(20.0 * world.items * rate[member, 0])
             began = np.append(began, -random.uniform(0.0, 20.0 * world.item_s / interval_s, past))
         lasts = random.lognormal(mean_log, world.item_spread, len(began)) / interval_s

@@ -31,12 +31,12 @@ ROUNDS: Final = 5
 
 
 class Cost(NamedTuple):
-    """Of one step.
+    """The cost of one step.
 
     Attributes:
         wall_s: seconds, the median of the rounds.
-        cpu_s: of CPU time.
-        peak_mb: memory of a process that does this step alone, with Python, libraries and what the step is given.
+        cpu_s: seconds of CPU time.
+        peak_mb: memory of a process that does this step alone, with Python, libraries and the input of the step.
 
     """
 

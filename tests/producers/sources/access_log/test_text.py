@@ -159,7 +159,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")
 
 
 def escaped_by_nginx(text: str) -> bytes:
-    """What `escape=default` makes of a value."""
+    """Return the form of a value under `escape=default`."""
     return b"".join(
         b"\\x%02X" % byte if byte in b'"\\' or byte < 32 or byte > 126 else bytes([byte]) for byte in text.encode()
     )
