@@ -2,12 +2,14 @@
 
 The critical path is the chain of work that had to happen one after the other. It is found backward from the request's
 end. Each wait that a task ended is replaced by the work of that task meanwhile, bounded to the time of the wait. Its
-own waits are replaced in the same way. This is the active path of F. Giraldeau and M. Dagenais, Wait Analysis of
-Distributed Systems Using Kernel Tracing, IEEE Transactions on Parallel and Distributed Systems 27(8), 2016, section 4.
+own waits are replaced in the same way. This is the active path of the reference, section 4.
 
-Cases that they leave open are decided so that all time is counted exactly once. A wait with an unexplained end stays
+Cases that it leaves open are decided so that all time is counted exactly once. A wait with an unexplained end stays
 what it is. A thread that was forked during the wait is preceded by its parent. The unknown time of a waker is `UN`. The
 pieces of both have no gaps and overlaps, so that their sum is exactly the request's time.
+
+Reference: Giraldeau, Dagenais (2016), "Wait analysis of distributed systems using kernel tracing", IEEE Transactions on
+Parallel and Distributed Systems 27(8).
 """
 
 from __future__ import annotations

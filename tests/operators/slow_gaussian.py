@@ -1,4 +1,4 @@
-"""The gaussian operator written in the slow, plain way: every value is kept, everything is computed anew.
+"""The operator `gaussian` written in the slow, plain way: every value is kept, everything is computed anew.
 
 The oracle of the fast one. Plain floats and loops, no running sums.
 """

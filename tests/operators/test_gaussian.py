@@ -1,4 +1,4 @@
-"""The gaussian operator: against its oracle, and what S0 asks of it."""
+"""The operator `gaussian`: against its oracle, and what S0 asks of it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The *role* of a metric is its relation to its *resource*: work waits for it, it is used, or free, or the metric only
 follows the load. The *sign* is the physical one of its coefficient in a model of a response time: more waiting, more
-time. The role separates a bottleneck from its symptoms: under load nearly all counters rise together, but only a scarce
+time. The role separates a bottleneck from its symptoms. Under load nearly all counters rise together, but only a scarce
 resource makes others wait (S2, section 5; B. Gregg, "The USE Method", 2012).
 
 Names are looked up first in the catalog of laggard, by their ends: `group_db_cpu_busy_ratio` is like `cpu_busy_ratio`.
