@@ -42,6 +42,7 @@ OUTLYING_REQUEST = RequestOutput(
     young=False,
     live=True,
     cluster_cause="waits for a lock held by `worker`",
+    missing_ratio=0.21,
 )
 OUTLYING_JSON: dict[str, Any] = {
     "kind": "request",
@@ -65,6 +66,7 @@ OUTLYING_JSON: dict[str, Any] = {
     "young": False,
     "live": True,
     "cluster_cause": "waits for a lock held by `worker`",
+    "missing_ratio": 0.21,
 }
 
 
@@ -98,6 +100,7 @@ def outlying(draw: st.DrawFn) -> RequestOutput:
         young=draw(st.booleans()),
         live=draw(st.booleans()),
         cluster_cause=draw(TEXTS),
+        missing_ratio=draw(st.floats(0.0, 1.0)),
     )
 
 

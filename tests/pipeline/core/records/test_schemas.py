@@ -122,7 +122,7 @@ OPTIONAL = {
     ("ranking", "sentence"), ("anomaly", "scope"), ("anomaly", "blame"),
     ("progress", "silent_since_ts"), ("incident", "silent_since_ts"),
     ("anomaly", "onset_ts"), ("progress", "onset_ts"), ("progress", "accepted"), ("incident", "accepted"),
-    ("progress", "feedback"), ("incident", "feedback"), ("request", "cluster_cause"),
+    ("progress", "feedback"), ("incident", "feedback"), ("request", "cluster_cause"), ("request", "missing_ratio"),
 }  # fmt: skip
 """What an older laggard did not write."""
 
