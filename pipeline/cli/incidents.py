@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -28,10 +29,13 @@ from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import History
+from laggard.pipeline.methods.incidents.beside import beside_lines
 from laggard.pipeline.methods.incidents.diagnosed import during
 from laggard.pipeline.methods.incidents.queries import SHORT_ID, blamed_rows, past_incidents, past_notices
 from laggard.pipeline.methods.incidents.report import incident_lines, table_lines
 from laggard.pipeline.methods.incidents.silence import silent_hosts
+from laggard.pipeline.methods.requests.beside import beside
+from laggard.pipeline.methods.requests.stored import requests_on
 from laggard.pipeline.settings.kinds import duration
 from laggard.pipeline.wiring import asked
 
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.core.bus import Bus
     from laggard.pipeline.core.records.diagnosis import Diagnosis
     from laggard.pipeline.core.records.outputs import Incident
+    from laggard.pipeline.methods.incidents.beside import Beside
     from laggard.pipeline.methods.incidents.queries import Past
     from laggard.pipeline.settings import Settings
 
@@ -114,12 +119,13 @@ def incidents(
         if identity and len(found) != 1:
             raise CommandError(not_one(settings, identity, found, only_open=only_open), NO_DATA)
         diagnoses = _find_diagnoses(settings, bus, found[0]) if identity and not as_json else []
+        other = _find_beside(settings, bus, found[0], now) if identity and not as_json else None
         silent = {} if as_json else _silent(settings, bus, found, now)
     if as_json:
         for one in found:
             click.echo(write_output(one))
     elif identity:
-        _write_one(settings, found[0], diagnoses, silent, now)
+        _write_one(settings, found[0], diagnoses, other, silent, now=now)
     else:
         _write(_listing(settings, found, past, silent, now, since_s=since_s, only_open=only_open))
 
@@ -199,6 +205,16 @@ def _find_diagnoses(settings: Settings, bus: Bus, incident: Incident) -> list[Di
         return []
 
 
+def _find_beside(settings: Settings, bus: Bus, incident: Incident, now: float) -> Beside | None:
+    """Return the report of the other method on an application or a service."""
+    topics = topics_of(settings)
+    try:
+        return beside(bus, topics, incident, partial(requests_on, bus, topics), now)
+    except BusError as error:
+        click.secho(f"Cannot read requests: {error}", fg="yellow", err=True)
+        return None
+
+
 def _silent(settings: Settings, bus: Bus, shown: Sequence[Incident], now: float) -> Mapping[str, float]:
     """Return the silent hosts of open incidents; none if their frames cannot be read."""
     try:
@@ -237,11 +253,19 @@ def _listing(
 
 
 def _write_one(
-    settings: Settings, incident: Incident, diagnoses: list[Diagnosis], silent: Mapping[str, float], now: float
+    settings: Settings,
+    incident: Incident,
+    diagnoses: list[Diagnosis],
+    other: Beside | None,
+    silent: Mapping[str, float],
+    *,
+    now: float,
 ) -> None:
 
     console = console_of(sys.stdout)
     write(incident_lines(incident, page_of(console), silent, now), console)
+    if other is not None:
+        write(beside_lines(other), console)
     write_doing(settings, diagnoses, incident.opened_ts, blamed_rows(incident))
     following, others = [], ["incidents"]
     onset = math.ceil(incident.opened_ts)  # a moment before its frame would rank the frame before it

@@ -132,7 +132,7 @@ class OneModel(Answer, frozen=True):
     performance: PerformanceMetric
     named: Annotated[str, msgspec.Meta(description="the performance metric in plain words")]
     kind: Annotated[str, msgspec.Meta(description="linear, neighbours, tree or boosting")]
-    kind_named: str
+    kind_named: Annotated[str, msgspec.Meta(description="its type in plain words: `a regression tree`")]
     equation: Equation
     terms: Annotated[list[Term], msgspec.Meta(description="its metrics, in the order of their selection")]
     r2: ExplainedShare

@@ -181,8 +181,8 @@ def _of_hosts(answer: Answer) -> Iterator[Asked]:
 def _of_incidents(answer: Answer) -> Iterator[Asked]:
     yield "/incidents", {}
     for incident in answer("/incidents")["incidents"]:
-        for path in ("/incident", "/incident/diagnoses", "/incident/similar", "/incident/markdown"):
-            yield path, {"id": incident["id"]}
+        for part in ("", "/diagnoses", "/beside", "/similar", "/markdown"):
+            yield f"/incident{part}", {"id": incident["id"]}
         for diagnosis in answer("/incident/diagnoses", id=incident["id"])["diagnoses"]:
             yield "/diagnosis", {"id": diagnosis["id"]}
 

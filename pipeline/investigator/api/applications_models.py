@@ -76,7 +76,7 @@ class Models(Answer, frozen=True):
     left_out: Annotated[int, msgspec.Meta(description="the number of older models that are left out")]
     model: Annotated[str, msgspec.Meta(description="the id of the one that these candidates are of")]
     candidates: Annotated[list[Candidate], msgspec.Meta(description="the best first")]
-    candidates_left_out: int
+    candidates_left_out: Annotated[int, msgspec.Meta(description="the number of further candidates")]
     performance: Annotated[list[str], msgspec.Meta(description="the performance metrics that there are models of")]
     pinned: Annotated[
         list[str], msgspec.Meta(description="the names of the metrics that are always in the models, on request")

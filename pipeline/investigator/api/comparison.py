@@ -73,7 +73,7 @@ class Comparison(Answer, frozen=True):
         ),
     ] = msgspec.field(name="with")
     tick_s: Annotated[float, msgspec.Meta(description="the time between two frames at `at`, in seconds")]
-    sentences_at: list[str]
+    sentences_at: Annotated[list[str], msgspec.Meta(description="the findings at `at`, in sentences")]
     sentences_with: Annotated[list[str], msgspec.Meta(description="the findings at `with`, in sentences")]
     scope: Scope
     host_row: Annotated[

@@ -37,12 +37,14 @@ from laggard.pipeline.methods.incidents.markdown import markdown
 from laggard.pipeline.methods.incidents.queries import REACH_S, blamed_rows
 from laggard.pipeline.methods.incidents.silence import silent_hosts
 from laggard.pipeline.methods.incidents.similar import similar
+from laggard.pipeline.methods.requests.beside import beside
 
 if TYPE_CHECKING:
     from laggard.operators.ranking import RowScore
     from laggard.pipeline.core.records.outputs import Anomaly, Evidence, Found, Incident
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.methods.incidents.account import Account
+    from laggard.pipeline.methods.incidents.beside import Beside
 
 MOST_ROWS: Final = 20
 """The most rows of a ranking."""
@@ -176,6 +178,16 @@ class SimilarIncidents(Answer, frozen=True):
     since: Annotated[float, msgspec.Meta(description="it was looked back so far, in seconds since the Unix epoch")]
 
 
+class OtherReport(Answer, frozen=True):
+    """The report of the other method: traced requests of an application, or the performance model of a service."""
+
+    title: Annotated[str, msgspec.Meta(description="its subject in a word or two; empty without a report")]
+    sentences: Annotated[list[str], msgspec.Meta(description="the report; empty without one")]
+    incident: Annotated[
+        str, msgspec.Meta(description="the id of the incident that the other method detected; empty without one")
+    ]
+
+
 class Markdown(Answer, frozen=True):
     """An incident as Markdown."""
 
@@ -257,12 +269,23 @@ def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarInc
     )
 
 
+def incident_beside(reading: Reading, question: IncidentQuestion) -> OtherReport:
+    """Return the report of the other method on the application or service of an incident."""
+    found = _beside(reading, reading.incident(question.id))
+    return OtherReport("", [], "") if found is None else OtherReport(found.title, list(found.sentences), found.incident)
+
+
+def _beside(reading: Reading, found: Incident) -> Beside | None:
+    return beside(reading.bus, reading.topics, found, reading.requests.stored.between, reading.clock())
+
+
 def incident_markdown(reading: Reading, question: MarkdownQuestion) -> Markdown:
     """Return an incident as Markdown."""
     found = reading.incident(question.id)
     details = account(reading.bus, reading.topics, found)
     diagnoses = during(reading.bus, reading.topics, found)
-    return Markdown(markdown(found, details, diagnoses, question.link, reading.clock()))
+    other = _beside(reading, found)
+    return Markdown(markdown(found, details, diagnoses, question.link, reading.clock(), beside=other))
 
 
 def _seen(evidence: Evidence, details: Account) -> Seen:
@@ -319,6 +342,13 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "Diagnoses of processes during the incident.",
         IncidentDiagnoses,
         incident_diagnoses,
+        IncidentQuestion,
+    ),
+    Endpoint(
+        "/incident/beside",
+        "The report of the other method on an application or a service.",
+        OtherReport,
+        incident_beside,
         IncidentQuestion,
     ),
     Endpoint(

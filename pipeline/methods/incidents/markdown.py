@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.core.records.diagnosis import Diagnosis
     from laggard.pipeline.core.records.outputs import Blame, Evidence, Incident
     from laggard.pipeline.methods.incidents.account import Account
+    from laggard.pipeline.methods.incidents.beside import Beside
 
 WIDTH: Final = 100
 """The columns of sentences, which viewers do not wrap."""
@@ -35,7 +36,15 @@ MOST_DOING: Final = 3
 """The most diagnoses that are included."""
 
 
-def markdown(incident: Incident, account: Account, diagnoses: Sequence[Diagnosis], link: str, now: float) -> str:
+def markdown(
+    incident: Incident,
+    account: Account,
+    diagnoses: Sequence[Diagnosis],
+    link: str,
+    now: float,
+    *,
+    beside: Beside | None = None,
+) -> str:
     """Return all that a colleague needs to start.
 
     Args:
@@ -44,13 +53,20 @@ def markdown(incident: Incident, account: Account, diagnoses: Sequence[Diagnosis
         diagnoses: the diagnoses while it lasted, those of culprits first.
         link: the URL of its page; left out if it is not of http or https.
         now: seconds since the Unix epoch, for the duration of an open incident.
+        beside: the report of another method on its subject, if there is one.
 
     """
-    return "\n".join(_lines(incident, account, diagnoses, link, now)) + "\n"
+    return "\n".join(_lines(incident, account, diagnoses, link, now=now, beside=beside)) + "\n"
 
 
 def _lines(
-    incident: Incident, account: Account, diagnoses: Sequence[Diagnosis], link: str, now: float
+    incident: Incident,
+    account: Account,
+    diagnoses: Sequence[Diagnosis],
+    link: str,
+    *,
+    now: float,
+    beside: Beside | None,
 ) -> Iterator[str]:
     is_open = incident.change != "closed"
     yield f"## Incident on {code(whose(incident))}: {'open' if is_open else 'closed'}"
@@ -73,6 +89,11 @@ def _lines(
     if incident.left_out:
         yield ""
         yield f"And by {incident.left_out:,} more, which have ended."
+    if beside is not None:
+        yield ""
+        yield f"### {beside.title}"
+        yield ""
+        yield from fenced(" ".join(beside.sentences))
     if diagnoses:
         yield ""
         yield "### What processes were doing"

@@ -18,7 +18,7 @@ from laggard.pipeline.core.bus.embedded import EmbeddedBus
 from laggard.pipeline.core.engine.publishing import outgoing
 from laggard.pipeline.core.records import Frame, encode, make_layout
 from laggard.pipeline.core.records.outputs import Blame, RankingOutput
-from laggard.pipeline.core.topics import COUNTERS
+from laggard.pipeline.core.topics import COUNTERS, REQUESTS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.methods.diagnoses.flame_graph import boxes, functions, stacked, widest
 from laggard.pipeline.methods.incidents import account as accounts
@@ -41,6 +41,7 @@ from tests.pipeline.investigator.troubles import (
 )
 from tests.pipeline.methods.diagnoses.conftest import ONE_HOT, TWO_DIPS, UNTRUSTWORTHY
 from tests.pipeline.methods.incidents.joined import closed, incident, notice
+from tests.pipeline.methods.requests.told import LOCKED, outlying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,6 +205,26 @@ def test_diagnoses_of_an_application_are_those_of_the_blamed_host(page: Served) 
     page.reading.bus.append(records)
     assert [each["name"] for each in get(page, "/incident/diagnoses", id=of_shop[0].id)["diagnoses"]] == ["hog"]
     assert get(page, "/incident", id=of_shop[0].id)["models"] == []
+
+
+def test_an_application_has_what_its_traced_requests_waited_for(page: Served) -> None:
+    late_s = 5_600.0
+    page.reading.clock = lambda: T0 + 6_000.0
+    slow = anomaly(late_s, "web-1", "regression", key="wordpress", keyed_by="application", scope="performance")
+    of_model, records = joined(slow)
+    page.reading.bus.append(records)
+    without = get(page, "/incident/beside", id=of_model[0].id)
+    assert without == {"title": "", "sentences": [], "incident": ""}
+    for request, output in outlying(begin=T0 + late_s):
+        page.reading.bus.append([Outgoing(TOPICS.name(REQUESTS), request.service, encode(request), request.ts)])
+        page.reading.bus.append([outgoing(output, TOPICS)])
+    found = get(page, "/incident/beside", id=of_model[0].id)
+    assert (found["title"], found["incident"]) == ("Traced requests", "")
+    assert found["sentences"][-1] == f"10 of them: {LOCKED}."
+    text = get(page, "/incident/markdown", id=of_model[0].id, link="")["text"]
+    assert "### Traced requests" in text
+    assert "10 of them: waits for a lock" in text
+    assert get(page, "/incident/beside", id=HOG.id)["sentences"] == [], "a host has none"
 
 
 def test_a_diagnosis_in_words_and_as_a_flame_graph(page: Served) -> None:

@@ -30,6 +30,9 @@ const AGAIN = 20;
 /** The view for each kind of subject. */
 const PLACES = { application: "/applications", pool: "/pools", service: "/requests" };
 
+/** The kind of the same subject for another method. */
+const OTHERS = { application: "service", service: "application" };
+
 /** The rows worth showing; the first one is the worst. */
 function notable(rows, severity) {
   return rows.filter((row, place) => !place || severity(row) > FAINT * severity(rows[0])).slice(0, ROWS);
@@ -42,6 +45,7 @@ export default class One {
   #asked = "";
   #differs;
   #similar;
+  #beside;
   #diagnoses = [];
   #timer;
   #reading = new AbortController();
@@ -63,7 +67,7 @@ export default class One {
       if (other) {
         this.leave();
         this.#reading = new AbortController();
-        this.#series = this.#differs = this.#similar = undefined;
+        this.#series = this.#differs = this.#similar = this.#beside = undefined;
         this.#diagnoses = [];
         this.#asked = "";
       }
@@ -71,6 +75,7 @@ export default class One {
       this.#id = id;
       document.title = `${whose(account.incident)}: incident - laggard`;
       if (other) this.#readMore(id);
+      if (account.incident.keyed_by in OTHERS) this.#later("/incident/beside", { id }, (found) => (this.#beside = found));
       if (other || news.has("diagnoses")) this.#later("/incident/diagnoses", { id }, (found) => (this.#diagnoses = found.diagnoses));
     }
     this.#readSeries(news.size > 0);
@@ -179,7 +184,7 @@ export default class One {
         </p>
         ${this.copying.render()}
       </section>
-      ${this.feedback.render(incident)} ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderPhases()} ${this.profile.render(this.#diagnoses, this.#chosenDiagnosis())}
+      ${this.feedback.render(incident)} ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderBeside()} ${this.#renderPhases()} ${this.profile.render(this.#diagnoses, this.#chosenDiagnosis())}
       ${this.#renderDiffers()} ${this.#renderModels()} ${this.#renderSimilar()}
     `;
   }
@@ -358,6 +363,20 @@ export default class One {
         </tbody>
       </table>
     </div>`;
+  }
+
+  #renderBeside() {
+    const found = this.#beside;
+    if (!found?.sentences.length) return nothing;
+    const { incident } = this.#account;
+    return html`<section class="card">
+      <h2>${found.title}</h2>
+      <ul>${found.sentences.map((each) => html`<li>${sentence(each)}</li>`)}</ul>
+      <p>
+        ${found.incident ? html`<a href=${this.page.href("/incidents", { id: found.incident })}>Its incident</a>, ` : nothing}
+        <a href=${this.#place({ ...incident, keyed_by: OTHERS[incident.keyed_by] })}>more at the onset</a>
+      </p>
+    </section>`;
   }
 
   #renderPhases() {
