@@ -24,6 +24,14 @@ NAMES: Final[Mapping[Part, str]] = {
 CHILDREN: Final = frozenset({"laggard-reader", "laggard-attach"})
 """The names of the agent's children that read data under the control of other programs."""
 
+PART_OF: Final[Mapping[str, Part]] = {
+    **{name: part for part, name in NAMES.items()},
+    **dict.fromkeys(sorted(CHILDREN), "agent"),
+}
+"""The part that a process belongs to, by its name."""
+
+_COMMAND: Final = "laggard"  # a command of a person: `laggard why`
+
 AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "source", "trace"
 OWN_SCOPES: Final = frozenset({AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE})
 """The scopes of frames in which a producer reports about itself."""
@@ -36,5 +44,5 @@ def take_name(part: Part) -> None:
 
 
 def is_own(name: str) -> bool:
-    """Return whether a process of this name is a part of laggard. Others of this name are listed last, never hidden."""
-    return name in NAMES.values() or name in CHILDREN
+    """Return whether a process of this name is laggard itself. Others of this name are listed last, never hidden."""
+    return name in PART_OF or name == _COMMAND

@@ -48,11 +48,13 @@ def permissions(processes: list[Path]) -> Finding:
         user = str(os.geteuid())
     if not unreadable:
         return Finding("permissions", "ok", f"all counters of all {len(processes)} processes, as user {user}")
-    named = f" ({', '.join(path.name for path in unreadable)})" if len(unreadable) <= _NAMED else ""
+    which = f"{len(unreadable)} of {len(processes)} processes"
+    if len(unreadable) <= _NAMED:
+        which = f"PID {', '.join(path.name for path in unreadable)}"
     return Finding(
         "permissions",
         "warning",
-        f"cannot read I/O and descriptors of {len(unreadable)} of {len(processes)} processes{named} as user {user}",
+        f"cannot read I/O and descriptors of {which}: permission denied{' even' * (user == 'root')} for user {user}",
         f"give the agent CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH{'' if os.geteuid() == 0 else ', or run it as root'} "
         "(systemd: AmbientCapabilities=, containers: --cap-add); all else is read without",
     )

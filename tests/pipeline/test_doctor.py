@@ -116,7 +116,7 @@ def test_counters_that_may_not_be_read(tmp_path: Path, user: int, monkeypatch: p
     monkeypatch.setattr(Path, "read_bytes", refuse)  # the tests may run as root, who may read anything
     finding = machine.permissions([proc / "1", proc / "22"])
     assert finding.level == "warning"
-    assert finding.found.startswith("cannot read I/O and descriptors of 1 of 2 processes (22)")
+    assert finding.found.startswith("cannot read I/O and descriptors of PID 22: permission denied")
     assert ("run it as root" in finding.advice) == bool(user)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.core.own import CHILDREN, NAMES, is_own
+from laggard.pipeline.core.own import NAMES, PART_OF
 from laggard.pipeline.core.records import Frame
 from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.explaining.explain import printable
@@ -71,14 +71,13 @@ def cost(reading: Reading, question: CostQuestion) -> Cost:
 
 
 def _parts(frame: Frame) -> list[Part]:
-    part_of = {name: part for part, name in NAMES.items()} | dict.fromkeys(CHILDREN, "agent")
     columns = {feature: at for at, feature in enumerate(frame.layout.features)}
     found = []
     for row, name, values in zip(frame.layout.rows, frame.layout.names, frame.values.tolist(), strict=True):
-        if is_own(name):
+        if (part := PART_OF.get(name)) is not None:
             cpu = [values[columns[feature]] for feature in CPU if feature in columns]
             memory = values[columns[MEMORY]] if MEMORY in columns else math.nan
-            found.append(Part(row, name, part_of[name], sum(cpu) if cpu else math.nan, memory))
+            found.append(Part(row, name, part, sum(cpu) if cpu else math.nan, memory))
     parts: list[str] = list(NAMES)
     return sorted(found, key=lambda each: (parts.index(each.part), each.row))
 

@@ -41,8 +41,9 @@ def test_a_second_culprit_is_nearly_as_unusual_as_the_first():
     assert verdict_of(ranking(row(score=0.9))).culprits[0].name == "hog"
 
 
-def test_laggards_own_come_after_all_others_and_are_not_hidden():
-    agent, other = row("laggard-agent", 9.0), row("hog", 4.0)
+@pytest.mark.parametrize("name", ["laggard-agent", "laggard-reader", "laggard"])
+def test_laggards_own_come_after_all_others_and_are_not_hidden(name: str):
+    agent, other = row(name, 9.0), row("hog", 4.0)
     verdict = verdict_of(ranking(agent, other))
     assert verdict.culprits == (other,)
     assert verdict.own == (agent,)
