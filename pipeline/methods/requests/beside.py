@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.explaining.units import counted, readable
 from laggard.pipeline.methods.applications.text import named
 from laggard.pipeline.methods.incidents.beside import Beside
-from laggard.pipeline.methods.incidents.queries import past_incidents
+from laggard.pipeline.methods.incidents.queries import past_incidents, worst
 from laggard.pipeline.methods.requests.queries import summaries
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _overlapping(bus: Bus, topics: Topics, incident: Incident, end: float) -> In
     kind = "service" if incident.keyed_by == "application" else "application"
     past = past_incidents(bus, topics, incident.opened_ts, key=incident.key).incidents
     found = [each for each in past if each.keyed_by == kind and each.opened_ts <= end and not each.merged_into]
-    return max(found, key=lambda each: each.score, default=None)
+    return max(found, key=lambda each: worst(each.score), default=None)
 
 
 def _explained(incident: Incident) -> Iterator[str]:
