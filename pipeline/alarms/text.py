@@ -59,7 +59,7 @@ def ended_sentence(
     elif not math.isnan(silent_since_ts):
         lasted = _unseen(silent_since_ts, lasted_s)
     else:
-        lasted = f"It is over; it lasted {readable_duration(lasted_s)}." if lasted_s >= 1.0 else "It was over at once."
+        lasted = f"Resolved {_after(lasted_s)}."
     if blame is None:
         return lasted
     return f"{lasted} {_blamed(blame, scope)}"
@@ -104,8 +104,8 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
         if not math.isnan(incident.silent_since_ts):
             unseen = _unseen(incident.silent_since_ts, lasted_s)
             return f"On {where} something began at {began}. {unseen}{blamed} {_seen(incident)}"
-        lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
-        return f"On {where} it is over: it began at {began} and {lasted}.{blamed} {_seen(incident)}"
+        times = f"{_moment(incident.opened_ts)} to {_end(incident.opened_ts, incident.until_ts)} UTC"
+        return f"Resolved on {where} {_after(lasted_s)} ({times}).{blamed} {_seen(incident)}"
     sentences = [
         f"On {where} since {began}: {leading.sentence}",
         _felt(incident, leading),
@@ -146,7 +146,7 @@ def _others(incident: Incident, leading: Evidence) -> str:
     worst = sorted(going_on.items(), key=lambda each: -each[1].score)
     last = sorted(ended.items(), key=lambda each: -each[1].until_ts)
     also = _listed("Also", [f"`{printable(name)}` since {_clock(each.opened_ts)}" for name, each in worst])
-    over = _listed("Over", [f"`{printable(name)}` at {_clock(each.until_ts)}" for name, each in last])
+    over = _listed("Resolved", [f"`{printable(name)}` at {_clock(each.until_ts)}" for name, each in last])
     return f"{also} {over}".strip()
 
 
@@ -154,6 +154,16 @@ def _listed(begin: str, causes: list[str]) -> str:
     if (left := len(causes) - MOST_OTHERS) > 0:
         causes = [*causes[:MOST_OTHERS], f"{left:,} more"]
     return f"{begin}: {', '.join(causes)}." if causes else ""
+
+
+def _after(lasted_s: float) -> str:
+    return f"after {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "within a second"
+
+
+def _end(begin_ts: float, ts: float) -> str:
+    """Return the time of an end, without its date if that is the date of the begin."""
+    same_day = _moment(begin_ts)[:10] == _moment(ts)[:10]
+    return _clock(ts) if same_day else _moment(ts)
 
 
 def _accepted(lasted_s: float) -> str:

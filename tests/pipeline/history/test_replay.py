@@ -184,7 +184,7 @@ def test_text(replay: Replaying):
     assert "`hog` (pid 4711, `python3 hog.py`) is behaving unusually: it writes " in out
     assert "  web-1  marked checkout hangs\n" in out
     assert "  web-1  gaussian  0." in out
-    assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 55 s. The most likely" in out
+    assert "Resolved on web-1 after 55 s (2023-11-14 22:25:50 to 22:26:45 UTC). The most likely" in out
     assert "the worst score is 2.\n" in out
     assert "\x1b" not in out
 

@@ -320,7 +320,7 @@ def test_the_most_similar_come_first_and_of_equal_ones_the_newest() -> None:
 def test_markdown_says_what_a_colleague_needs(page: Served) -> None:
     link = f"https://laggard.example/incidents?id={HOG.id}&from=1"
     text = get(page, "/incident/markdown", id=HOG.id, link=link)["text"]
-    assert text.startswith("## Incident on `web-1`: closed\n\n```text\nOn web-1 it is over: ")
+    assert text.startswith("## Incident on `web-1`: closed\n\n```text\nResolved on web-1 after ")
     assert "- Blamed: `hog`, `hog[41@7]`\n" in text
     assert f"- Page: <{link}>\n" in text
     assert "**`cpu`** (`process`) from 2026-11-18 11:07:00 UTC to 2026-11-18 11:09:20 UTC, score 1.5:\n" in text

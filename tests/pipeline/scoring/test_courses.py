@@ -35,7 +35,7 @@ def test_the_end_of_an_anomaly_is_told() -> None:
     assert (ended.score, ended.blame, ended.scope, ended.live) == (anomaly.score, anomaly.blame, "process", True)
     assert (ended.ranking.rows, ended.model_age_s) == ((), anomaly.model_age_s + JOINED_S)
     assert math.isnan(ended.silent_since_ts)
-    assert ended.sentence == "It was over at once. The most likely culprit was `a` (pid 1)."
+    assert ended.sentence == "Resolved within a second. The most likely culprit was `a` (pid 1)."
 
 
 def test_two_anomalies_in_five_minutes_are_both_there() -> None:

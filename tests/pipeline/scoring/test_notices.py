@@ -41,7 +41,7 @@ def test_what_is_suspicious_is_told_and_is_no_anomaly() -> None:
     assert opened.live
     assert (ended.change, ended.id, ended.became, ended.ranking.rows) == ("ended", opened.id, "", ())
     assert 2.5 <= minute(ended.until_ts) <= 4.0 < minute(ended.ts) <= 5.5
-    assert ended.sentence.startswith("It is over; it lasted ")
+    assert ended.sentence.startswith("Resolved after ")
 
 
 def test_what_uses_a_little_more_for_a_minute_is_told_with_its_onset() -> None:
@@ -49,7 +49,7 @@ def test_what_uses_a_little_more_for_a_minute_is_told_with_its_onset() -> None:
     (opened, ended), _ = run([*frames(30, SLIGHT._replace(more=0.06))])
     assert minute(opened.onset_ts) == pytest.approx(0.0, abs=0.26)
     assert ended.onset_ts == opened.onset_ts
-    assert ended.sentence.startswith(f"It is over; it lasted {readable_duration(ended.until_ts - opened.onset_ts)}.")
+    assert ended.sentence.startswith(f"Resolved after {readable_duration(ended.until_ts - opened.onset_ts)}.")
     assert opened.sentence.startswith(
         "`report` (pid 2) uses 0.07 cores in user mode. It has done so for 30 s; its base"
     )

@@ -104,7 +104,7 @@ def test_what_goes_on_when_the_host_is_back_is_another_anomaly() -> None:
     (ended,) = told(one, [tick("h1", 601, 35.0)])
     assert (ended.id, ended.change) == (second.id, "ended")
     assert math.isnan(ended.silent_since_ts)
-    assert ended.sentence.startswith("It was over at once.")
+    assert ended.sentence.startswith("Resolved within a second.")
 
 
 def test_who_is_alone_ends_what_it_left_open_when_it_is_back() -> None:

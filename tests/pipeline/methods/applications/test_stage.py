@@ -143,7 +143,7 @@ def test_an_anomaly_blames_host_and_resource_and_ends() -> None:
     (ended,) = rest
     assert isinstance(ended, Progress)
     assert (ended.id, ended.change, ended.until_ts) == (anomaly.id, "ended", T0 + 90.0)
-    assert ended.sentence == "It is over; it lasted 30 s. Most likely web-1 was short of CPU."
+    assert ended.sentence == "Resolved after 30 s. Most likely web-1 was short of CPU."
 
 
 def test_an_incident_names_host_and_resource(tmp_path: Path) -> None:

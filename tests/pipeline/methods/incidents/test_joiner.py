@@ -284,7 +284,7 @@ def test_the_sentence_says_what_where_since_when_how_bad_and_what_to_look_at() -
     )
     assert "Seen by gaussian (process) and cpu (process); the worst score is 2." in grown.sentence
     assert closed.sentence == (
-        "On web-1 it is over: it began at 2023-11-14 22:13:20 UTC and lasted 61 s. The most likely culprit was `hog` "
+        "Resolved on web-1 after 61 s (2023-11-14 22:13:20 to 22:14:21 UTC). The most likely culprit was `hog` "
         "(pid 4711). Seen by gaussian (process) and cpu (process); the worst score is 2."
     )
 
@@ -294,7 +294,7 @@ def test_an_incident_whose_last_end_was_not_observed_says_so() -> None:
     lost = replace(ended(cpu, 61, 90), silent_since_ts=T0 + 90)
     seen = joined(one, cpu, lost, ended(one, 120))[-1]
     assert math.isnan(seen.silent_since_ts), "the last to end was seen to"
-    assert "On web-1 it is over" in seen.sentence
+    assert "Resolved on web-1 after" in seen.sentence
     unseen = joined(one, cpu, ended(one, 60), lost)[-1]
     assert unseen.silent_since_ts == T0 + 90
     assert unseen.sentence == (

@@ -549,7 +549,7 @@ def test_an_incident_of_a_service_is_told_with_the_cause_and_how_to_see_its_requ
     assert "`laggard requests wordpress` for the outlying requests now" in out
     assert f"`laggard requests wordpress --at {math.ceil(opened)}` for its onset" in out
     over = of_service(1, opened, change="closed", until_ts=opened + 50.0)
-    assert "and lasted 50 s. The main cause was `lock x.lock`. Seen by requests" in over.sentence
+    assert "UTC). The main cause was `lock x.lock`. Seen by requests" in over.sentence
     assert ended_sentence(over.blame, "request", 50.0, math.nan) == (
-        "It is over; it lasted 50 s. The main cause was `lock x.lock`."
+        "Resolved after 50 s. The main cause was `lock x.lock`."
     )

@@ -96,7 +96,7 @@ def test_a_member_that_deviates_is_an_anomaly_and_the_ranking_is_told_as_it_chan
     assert (none.ranking, none.levels) == ((), ())
     assert isinstance(ended, Progress)
     assert (ended.change, ended.until_ts) == ("ended", T0 + 145.0)
-    assert ended.sentence == "It is over; it lasted 45 s. The member that deviated most was `b`."
+    assert ended.sentence == "Resolved after 45 s. The member that deviated most was `b`."
 
 
 def test_a_score_about_the_budget_is_told_once_and_what_is_within_it_is_not_ranked() -> None:

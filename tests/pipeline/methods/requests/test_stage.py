@@ -252,7 +252,7 @@ def test_each_cause_has_an_anomaly_and_the_incident_names_the_worst_that_goes_on
     assert " (`disk reads`): " in both.sentence
     assert "Also: `lock x.lock` since 22:15:10." in both.sentence
     assert "It has been so for " in left.sentence
-    assert "Over: `lock x.lock` at 22:16:10." in left.sentence
+    assert "Resolved: `lock x.lock` at 22:16:10." in left.sentence
     assert [(each.opened_ts - T0, each.until_ts - T0) for each in closed.evidence] == [(110.0, 170.0), (130.0, 200.0)]
     assert left.ts == T0 + 200.0  # half a minute after it was last too frequent
 
