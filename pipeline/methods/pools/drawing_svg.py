@@ -1,7 +1,8 @@
 """Dendrograms as one self-contained SVG file: no script, no font, no other file; for light and dark pages.
 
-They are drawn as in S3's figures 1, 5 and 7: leaves at the bottom, heights to the left, and to the left of each merge
-its approximately unbiased p-value in percent. Deviating leaves have a color, a dot, a thicker line and their kind.
+They are drawn as in S3's figures 1, 5 and 7. Leaves are at the bottom, and heights to the left. To the left of each
+merge is its approximately unbiased p-value in percent. Deviating leaves have a color, a dot, a
+thicker line and their kind.
 """
 
 from __future__ import annotations

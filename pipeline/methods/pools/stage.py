@@ -1,6 +1,6 @@
 """The stage of pools: joins the frames of a pool's members into ticks, and lets the operator detect deviating members.
 
-It treats each tick as `scoring.task` treats each frame of a host: it scores the tick before it is learned, publishes
+It treats each tick as `scoring.task` treats each frame of a host. It scores the tick before it is learned, publishes
 anomalies and their progress, and detects silence and clocks that were set back. It also publishes the deviating members
 when a new one appears, and when one has been normal for half a minute. At the end of recorded data it publishes a
 report on each pool.

@@ -139,9 +139,9 @@ class Ticks:
         """Add a frame.
 
         Returns:
-            `late` if it is older than the newest of its source, or than the newest closed tick by the grace or more, or
-            completes a closed tick; `set_back` after a row of late ones, by which the newest time must have been wrong:
-            the caller starts from scratch.
+            `duplicate` if it was there before. `late` if it completes a closed tick, or is older than the newest frame
+            of its source, or than the newest closed tick by the grace or more. `set_back` after a row of late ones: the
+            newest time must have been wrong, and the caller starts from scratch. Otherwise `new`.
 
         """
         source = self._sources.get(frame.hosts)
