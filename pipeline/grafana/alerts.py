@@ -46,7 +46,7 @@ APPLICATIONS_DASHBOARD: Final = "laggard-applications"
 POOLS_DASHBOARD: Final = "laggard-pools"
 REQUESTS_DASHBOARD: Final = "laggard-requests"
 PIPELINE_DASHBOARD: Final = "laggard-pipeline"
-"""The uids of the dashboards; alerts link to all except for the first."""
+"""The uids of the dashboards."""
 
 MEASURED: Final = "measured"
 """In a text, the result of the alert's expression."""
@@ -55,6 +55,10 @@ Z: Final = 4.0
 """Anomalies are more than chance this number of standard deviations above the budget."""
 
 DAY_S: Final = 86_400.0
+
+MANY: Final = 3
+MANY_SHARE: Final = 0.05
+"""Silent hosts have a common cause if they are more than 3, and more than 5 % of all in the place."""
 
 
 def groups(faster: float = 1.0) -> tuple[Group, ...]:
@@ -69,7 +73,14 @@ def groups(faster: float = 1.0) -> tuple[Group, ...]:
         Group(
             "laggard-pipeline",
             60.0 / faster,
-            (_down(faster), _lag_growing(faster), _host_silent(faster), _dead_letters(faster), _unusable(faster)),
+            (
+                _down(faster),
+                _lag_growing(faster),
+                _host_silent(faster),
+                _many_hosts_silent(faster),
+                _dead_letters(faster),
+                _unusable(faster),
+            ),
         ),
         Group("laggard-budget", 900.0 / faster, (_over_budget(faster),)),
         Group("laggard-recordings", 60.0 / faster, _recordings(faster)),
@@ -225,17 +236,50 @@ def _lag_growing(faster: float) -> Alert:
     )
 
 
-def _host_silent(faster: float) -> Alert:
-    host = (*PLACE, "host")
-    # Over the last hours, since the metrics of a silent stream soon disappear.
+_HOST: Final = (*PLACE, "host")
+
+
+def _newest(faster: float) -> tuple[str, str]:
+    """Return the time of the newest frame of each host, and the form of that number in a text.
+
+    It is that of the last hours, since the metrics of a silent stream soon disappear.
+    """
     window = f"[{span(21_600 / faster)}]"
-    newest = f'max {by(host)} (max_over_time(laggard_frame_timestamp_seconds{{host!=""}}{window}))'
-    seen = f"max_over_time({{}}{window})"
+    newest = f'max {by(_HOST)} (max_over_time(laggard_frame_timestamp_seconds{{host!=""}}{window}))'
+    return newest, f"max_over_time({{}}{window})"
+
+
+def _silent(faster: float) -> str:
+    return f"time() - {_newest(faster)[0]} > {300 / faster:g}"
+
+
+def _unsteady(faster: float) -> str:
+    """Return an expression for the places where no worker responded at times in the last quarter of an hour.
+
+    There all hosts are silent, and still look so while a worker reads what they sent meanwhile.
+    """
+    up = f'up{{job="{JOB}"}}'
+    minutes = f"count_over_time((max {by(PLACE)} ({up} == 1))[{span(900 / faster)}:{span(60 / faster)}])"
+    known = f"group {by(PLACE)} (last_over_time({up}[{span(21_600 / faster)}]))"
+    return f"({minutes} < 14) or ({known} unless {minutes})"
+
+
+def _many_silent(faster: float) -> str:
+    """Return an expression for the number of silent hosts of a place, where they have a common cause."""
+    newest, _ = _newest(faster)
+    share = f"clamp_min({MANY_SHARE:g} * count {by(PLACE)} ({newest}), {MANY:d})"
+    return f"count {by(PLACE)} ({_silent(faster)}) > {share}"
+
+
+def _host_silent(faster: float) -> Alert:
+    host, (_, seen), place = _HOST, _newest(faster), ", ".join(PLACE)
     return Alert(
         "LaggardHostSilent",
         "warning",
         host,
-        f"time() - {newest} > {300 / faster:g}",
+        f"({_silent(faster)})\n"
+        f"  unless on ({place}) ({_unsteady(faster)})\n"
+        f"  unless on ({place}) ({_many_silent(faster)})",
         wait_s=300.0 / faster,
         keep_s=600.0 / faster,
         summary="No data from {host} for {measured as duration}",
@@ -248,6 +292,23 @@ def _host_silent(faster: float) -> Alert:
             "at": Number("laggard_frame_timestamp_seconds", host, f"ceil({seen})"),
             "from": Number("laggard_frame_timestamp_seconds", host, f"1000 * ({seen} - 2700)"),
         },
+    )
+
+
+def _many_hosts_silent(faster: float) -> Alert:
+    return Alert(
+        "LaggardManyHostsSilent",
+        "warning",
+        PLACE,
+        f"({_many_silent(faster)})\n  unless on ({', '.join(PLACE)}) ({_unsteady(faster)})",
+        wait_s=300.0 / faster,
+        keep_s=600.0 / faster,
+        summary="No data from {measured as count} hosts{environment as where}{cluster as where}",
+        description=(
+            "That is more than 5 % of the hosts, so there is probably one cause: the bus, the network, or an update "
+            "of the agents. Until it is removed, single hosts are not reported as silent."
+        ),
+        dashboard=OVERVIEW_DASHBOARD,
     )
 
 
