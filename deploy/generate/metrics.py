@@ -46,7 +46,12 @@ scrape_configs:
   - job_name: laggard
     authorization: {{credentials_file: /etc/prometheus/laggard.token}}
     static_configs: [{{targets: ["web-1:9464"]}}]
+    relabel_configs: [{{action: labeldrop, regex: host|application|pool|service}}]
 ```
+
+`labeldrop` removes labels of targets that are labels of the metrics, too, such as the `service` that a ServiceMonitor
+adds. Otherwise Prometheus adds it to the metrics of hosts, and renames that of services. Alerts and dashboards then
+miss both.
 
 This page is generated: `pytest --update-golden` writes it.
 """

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from laggard.pipeline.cli import COMMANDS
+from laggard.pipeline.core.records.declared import KEY_NAMES
 from laggard.pipeline.grafana.alerts import JOB, PLACE
 from tests.deploy.files import DEPLOY, ROOT, assignments, check_settings, documents
 from tests.deploy.tools import compose_loader
@@ -150,7 +151,8 @@ def test_prometheus_finds_the_workers_and_grafana_finds_prometheus(composed: Any
     (scraping,) = documents((DEPLOY / "compose/prometheus.yml").read_text())
     (job,) = scraping["scrape_configs"]
     assert job["job_name"] == JOB
-    assert {each["target_label"] for each in job["relabel_configs"]} <= set(PLACE)
+    assert {each["target_label"] for each in job["relabel_configs"] if "target_label" in each} <= set(PLACE)
+    assert {each["regex"] for each in job["relabel_configs"] if "regex" in each} == {"|".join(KEY_NAMES)}
     inside = [volume.split(":")[1] for volume in services["prometheus"]["volumes"]]
     assert set(scraping["rule_files"]) <= set(inside)
     (found,) = job["dns_sd_configs"]

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from laggard.pipeline.cli import COMMANDS
+from laggard.pipeline.core.records.declared import KEY_NAMES
 from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.grafana.alerts import JOB, PLACE
 from laggard.pipeline.grafana.rules import prometheus_rules
@@ -171,7 +172,8 @@ def test_prometheus_calls_the_job_as_the_rules_do(built: dict[str, list[Any]]) -
     monitor = of_kind(resources, "PodMonitor")["spec"]
     assert of_kind(resources, "StatefulSet")["spec"]["template"]["metadata"]["labels"][monitor["jobLabel"]] == JOB
     (endpoint,) = monitor["podMetricsEndpoints"]
-    assert [each["targetLabel"] for each in endpoint["relabelings"]] == list(PLACE)
+    assert [each.get("targetLabel") for each in endpoint["relabelings"]] == [*PLACE, None]
+    assert endpoint["relabelings"][-1] == {"action": "labeldrop", "regex": "|".join(KEY_NAMES)}
     assert of_kind(resources, "PrometheusRule")["spec"] == prometheus_rules()
 
 

@@ -25,6 +25,7 @@ from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen
 from laggard.pipeline.web.server import serve
 from laggard.pipeline.wiring import stages
+from tests.deploy.files import DEPLOY, documents
 from tests.monitoring.servers import api, awaited, query
 from tests.programs import path_of
 
@@ -47,6 +48,10 @@ def frames(now: float) -> Iterator[Frame]:
         if tick >= TICKS - 2:
             values[3, 7] *= 100.0
         yield Frame("host", "web-1", "process", now - 5.0 * (TICKS - 1 - tick), tick, LAYOUT, values)
+
+
+OF_TARGETS = {"host": "node-7", "service": "laggard-worker", "pod": "worker-0", "namespace": "laggard"}
+"""Labels of targets, such as those that a ServiceMonitor adds; some are names of labels of the metrics."""
 
 
 @contextmanager
@@ -81,11 +86,13 @@ def worker(folder: Path) -> Iterator[tuple[str, Callable[[Sequence[Frame | Mark]
 
 @pytest.mark.slow
 def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, tmp_path: Path) -> None:
+    (sample,) = documents((DEPLOY / "prometheus/prometheus.yml").read_text())
+    job = {name: sample["scrape_configs"][0][name] for name in ("job_name", "relabel_configs")}
     with worker(tmp_path) as (address, publish):
         url = prometheus(
             {
                 "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-                "scrape_configs": [{"job_name": "laggard", "static_configs": [{"targets": [address]}]}],
+                "scrape_configs": [{**job, "static_configs": [{"targets": [address], "labels": OF_TARGETS}]}],
             }
         )
         began = time.time()
@@ -93,6 +100,7 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
         (found,) = awaited(lambda: query(url, "laggard_anomaly_value"))
         blamed = {"host": "web-1", "scope": "process", "row": "worker-3", "feature": "feature_7_bytes"}
         assert found["metric"].items() >= blamed.items()
+        assert found["metric"].keys() & {*OF_TARGETS, "exported_host"} == {"host", "pod", "namespace"}
         assert 0.9e8 < float(found["value"][1]) < 1.1e8
 
         def value(expression: str) -> float:
