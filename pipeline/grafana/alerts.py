@@ -23,42 +23,13 @@ from dataclasses import replace
 from typing import Final
 
 from laggard.pipeline.grafana.alert import Alert, Group, Number, Recording
-
-JOB: Final = "laggard"
-"""The label `job` of Prometheus's scrapes of laggard."""
-
-PLACE: Final = ("environment", "cluster")
-"""Labels that the scrape configuration may add."""
-
-KEY: Final = (*PLACE, "host", "application", "pool", "service")
-"""The key of a frame: one of the last four labels is there."""
-
-STREAM: Final = (*KEY, "operator", "scope")
-INCIDENT: Final = (*KEY, "scope", "row", "feature", "resource")
-"""For an application, the row is the culprit host, and the resource its scarce one. For a pool, the row is a member;
-for a service, the name of a cluster of similar requests."""
-
-TASK: Final = (*PLACE, "operator", "topic")
-
-OVERVIEW_DASHBOARD: Final = "laggard-overview"
-HOST_DASHBOARD: Final = "laggard-host"
-APPLICATIONS_DASHBOARD: Final = "laggard-applications"
-POOLS_DASHBOARD: Final = "laggard-pools"
-REQUESTS_DASHBOARD: Final = "laggard-requests"
-PIPELINE_DASHBOARD: Final = "laggard-pipeline"
-"""The uids of the dashboards."""
-
-MEASURED: Final = "measured"
-"""In a text, the result of the alert's expression."""
+from laggard.pipeline.grafana.labels import HOST_DASHBOARD, INCIDENT, KEY, PLACE, STREAM, TASK, by, span
+from laggard.pipeline.grafana.own import own_alerts
 
 Z: Final = 4.0
 """Anomalies are more than chance this number of standard deviations above the budget."""
 
 DAY_S: Final = 86_400.0
-
-MANY: Final = 3
-MANY_SHARE: Final = 0.05
-"""Silent hosts have a common cause if they are more than 3, and more than 5 % of all in the place."""
 
 
 def groups(faster: float = 1.0) -> tuple[Group, ...]:
@@ -73,14 +44,7 @@ def groups(faster: float = 1.0) -> tuple[Group, ...]:
         Group(
             "laggard-pipeline",
             60.0 / faster,
-            (
-                _down(faster),
-                _lag_growing(faster),
-                _host_silent(faster),
-                _many_hosts_silent(faster),
-                _dead_letters(faster),
-                _unusable(faster),
-            ),
+            own_alerts(faster),
         ),
         Group("laggard-budget", 900.0 / faster, (_over_budget(faster),)),
         Group("laggard-recordings", 60.0 / faster, _recordings(faster)),
@@ -90,22 +54,6 @@ def groups(faster: float = 1.0) -> tuple[Group, ...]:
 def alerts(faster: float = 1.0) -> tuple[Alert, ...]:
     """Return all alerts."""
     return tuple(rule for group in groups(faster) for rule in group.rules if isinstance(rule, Alert))
-
-
-def span(seconds: float) -> str:
-    """Return a length of time in PromQL, in whole milliseconds: `15m`, `500ms`."""
-    left = max(round(seconds * 1000.0), 1)
-    parts = []
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts)
-
-
-def by(labels: tuple[str, ...]) -> str:
-    """Return the clause that aggregates by these labels."""
-    return f"by ({', '.join(labels)})"
 
 
 LATELY: Final = f"last_over_time({{}}[{span(600)}])"
@@ -190,163 +138,6 @@ def _saturated(faster: float) -> Alert:
             name: replace(_INCIDENT_NUMBERS[name], labels=labels)
             for name in ("value", "usual", "deviation", "at", "from")
         },
-    )
-
-
-def _down(faster: float) -> Alert:
-    of_hour = f'(up{{job="{JOB}"}}[{span(3600 / faster)}])'
-    place = (*PLACE, "job")
-    return Alert(
-        "LaggardDown",
-        "critical",
-        place,
-        f"(group {by(place)} (last_over_time{of_hour})\n"
-        f'  unless group {by(place)} (up{{job="{JOB}"}} == 1))\n'
-        f"  or absent_over_time{of_hour}",
-        wait_s=300.0 / faster,
-        keep_s=300.0 / faster,
-        summary="No laggard worker responds{environment as where}{cluster as where}",
-        description=(
-            "Prometheus cannot reach any worker of the job {job}. Until one responds, the other alerts of laggard "
-            "report nothing new."
-        ),
-        dashboard=PIPELINE_DASHBOARD,
-    )
-
-
-def _lag_growing(faster: float) -> Alert:
-    window = span(600 / faster)
-    # Incoming records per second: the processed ones, and the growth of the lag.
-    growing = f"(deriv(laggard_lag_records[{window}]) > 0)"
-    behind = f"laggard_lag_records / (rate(laggard_records_total[{window}]) + {growing})"
-    return Alert(
-        "LaggardLagGrowing",
-        "warning",
-        TASK,
-        f"max {by(TASK)} (\n  {behind}\n) > {60 / faster:g}",
-        wait_s=600.0 / faster,
-        keep_s=600.0 / faster,
-        summary="{operator} is {measured as duration} behind on {topic}, and falls further behind",
-        description=(
-            "The worst partition has a lag of {lag as count} records, and more arrive than are processed. Results and "
-            "alerts are equally late."
-        ),
-        dashboard=PIPELINE_DASHBOARD,
-        numbers={"lag": Number("laggard_lag_records", TASK)},
-    )
-
-
-_HOST: Final = (*PLACE, "host")
-
-
-def _newest(faster: float) -> tuple[str, str]:
-    """Return the time of the newest frame of each host, and the form of that number in a text.
-
-    It is that of the last hours, since the metrics of a silent stream soon disappear.
-    """
-    window = f"[{span(21_600 / faster)}]"
-    newest = f'max {by(_HOST)} (max_over_time(laggard_frame_timestamp_seconds{{host!=""}}{window}))'
-    return newest, f"max_over_time({{}}{window})"
-
-
-def _silent(faster: float) -> str:
-    return f"time() - {_newest(faster)[0]} > {300 / faster:g}"
-
-
-def _unsteady(faster: float) -> str:
-    """Return an expression for the places where no worker responded at times in the last quarter of an hour.
-
-    There all hosts are silent, and still look so while a worker reads what they sent meanwhile.
-    """
-    up = f'up{{job="{JOB}"}}'
-    minutes = f"count_over_time((max {by(PLACE)} ({up} == 1))[{span(900 / faster)}:{span(60 / faster)}])"
-    known = f"group {by(PLACE)} (last_over_time({up}[{span(21_600 / faster)}]))"
-    return f"({minutes} < 14) or ({known} unless {minutes})"
-
-
-def _many_silent(faster: float) -> str:
-    """Return an expression for the number of silent hosts of a place, where they have a common cause."""
-    newest, _ = _newest(faster)
-    share = f"clamp_min({MANY_SHARE:g} * count {by(PLACE)} ({newest}), {MANY:d})"
-    return f"count {by(PLACE)} ({_silent(faster)}) > {share}"
-
-
-def _host_silent(faster: float) -> Alert:
-    host, (_, seen), place = _HOST, _newest(faster), ", ".join(PLACE)
-    return Alert(
-        "LaggardHostSilent",
-        "warning",
-        host,
-        f"({_silent(faster)})\n"
-        f"  unless on ({place}) ({_unsteady(faster)})\n"
-        f"  unless on ({place}) ({_many_silent(faster)})",
-        wait_s=300.0 / faster,
-        keep_s=600.0 / faster,
-        summary="No data from {host} for {measured as duration}",
-        description=(
-            "The newest frame of {host} is from {at as time}. The host or its agent is down, the agent does not reach "
-            "the bus, or no worker has read its frames."
-        ),
-        dashboard=HOST_DASHBOARD,
-        numbers={
-            "at": Number("laggard_frame_timestamp_seconds", host, f"ceil({seen})"),
-            "from": Number("laggard_frame_timestamp_seconds", host, f"1000 * ({seen} - 2700)"),
-        },
-    )
-
-
-def _many_hosts_silent(faster: float) -> Alert:
-    return Alert(
-        "LaggardManyHostsSilent",
-        "warning",
-        PLACE,
-        f"({_many_silent(faster)})\n  unless on ({', '.join(PLACE)}) ({_unsteady(faster)})",
-        wait_s=300.0 / faster,
-        keep_s=600.0 / faster,
-        summary="No data from {measured as count} hosts{environment as where}{cluster as where}",
-        description=(
-            "That is more than 5 % of the hosts, so there is probably one cause: the bus, the network, or an update "
-            "of the agents. Until it is removed, single hosts are not reported as silent."
-        ),
-        dashboard=OVERVIEW_DASHBOARD,
-    )
-
-
-def _dead_letters(faster: float) -> Alert:
-    window = span(600 / faster)
-    return Alert(
-        "LaggardDeadLetters",
-        "warning",
-        TASK,
-        f"ceil(sum {by(TASK)} (increase(laggard_dead_letters_total[{window}]))) > 0",
-        wait_s=900.0 / faster,
-        keep_s=1800.0 / faster,
-        summary=f"{{operator}} rejected {{measured as count}} records of {{topic}} in {window}",
-        description=(
-            "Records keep arriving that are damaged, too late, or of a newer version, or that fail in the operator. "
-            "The topic of dead letters has each of them with its reason. Nothing is learned from them."
-        ),
-        dashboard=PIPELINE_DASHBOARD,
-    )
-
-
-def _unusable(faster: float) -> Alert:
-    window = span(3600 / faster)
-    counted = "laggard_snapshots_unusable_total"
-    # A worker counts them at its start, and the first value of a new series is no increase.
-    return Alert(
-        "LaggardSnapshotsUnusable",
-        "warning",
-        TASK,
-        f"round(sum {by(TASK)} (({counted} unless {counted} offset {window}) or increase({counted}[{window}]))) > 0",
-        wait_s=0.0,
-        keep_s=1800.0 / faster,
-        summary=f"{{operator}} could not restore {{measured as count}} snapshots of {{topic}} in {window}",
-        description=(
-            "Their hosts, applications, pools or services have lost their baselines, and learn anew from the available "
-            "records. The log of the worker has the reasons."
-        ),
-        dashboard=PIPELINE_DASHBOARD,
     )
 
 

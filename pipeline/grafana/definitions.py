@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from laggard.pipeline.grafana.alerts import (
+from laggard.pipeline.grafana.labels import (
     APPLICATIONS_DASHBOARD,
     HOST_DASHBOARD,
     OVERVIEW_DASHBOARD,

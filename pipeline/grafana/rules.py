@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from laggard.pipeline.grafana.alert import Alert, Recording
-from laggard.pipeline.grafana.alerts import MEASURED, by, groups, span
+from laggard.pipeline.grafana.alerts import groups
+from laggard.pipeline.grafana.labels import MEASURED, by, span
 from laggard.pipeline.grafana.texts import GrafanaTemplates, PrometheusTemplates, Texts
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from laggard.pipeline.grafana.alerts import JOB
 from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
+from laggard.pipeline.grafana.labels import JOB
 from laggard.pipeline.grafana.version import NEWEST
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laggard.pipeline.explaining.phrases import LACKED
 from laggard.pipeline.explaining.units import BYTES, RATIOS, SECONDS, SUFFIXES, TIMESTAMP
-from laggard.pipeline.grafana.alerts import (
+from laggard.pipeline.grafana.alerts import EVIDENCE
+from laggard.pipeline.grafana.labels import (
     APPLICATIONS_DASHBOARD,
-    EVIDENCE,
     KEY,
     MEASURED,
     PLACE,

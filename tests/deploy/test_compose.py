@@ -13,7 +13,7 @@ import pytest
 
 from laggard.pipeline.cli import COMMANDS
 from laggard.pipeline.core.records.declared import KEY_NAMES
-from laggard.pipeline.grafana.alerts import JOB, PLACE
+from laggard.pipeline.grafana.labels import JOB, PLACE
 from tests.deploy.files import DEPLOY, ROOT, assignments, check_settings, documents
 from tests.deploy.tools import compose_loader
 

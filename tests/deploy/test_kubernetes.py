@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from laggard.pipeline.cli import COMMANDS
 from laggard.pipeline.core.records.declared import KEY_NAMES
 from laggard.pipeline.core.topics import COUNTERS, Topics
-from laggard.pipeline.grafana.alerts import JOB, PLACE
+from laggard.pipeline.grafana.labels import JOB, PLACE
 from laggard.pipeline.grafana.rules import prometheus_rules
 from laggard.pipeline.web.guard import HEALTH
 from tests.deploy.files import BY_VARIABLE, DEPLOY, check_settings, documents, schema

@@ -24,7 +24,7 @@ from laggard.pipeline.core.bus.embedded import EmbeddedBus
 from laggard.pipeline.core.engine.stage import REPLAY_HEADER
 from laggard.pipeline.core.records import Frame, encode, make_layout
 from laggard.pipeline.core.topics import COUNTERS, Topics
-from laggard.pipeline.grafana.alerts import JOB, span
+from laggard.pipeline.grafana.labels import JOB, span
 from laggard.pipeline.grafana.rules import prometheus_rules
 from tests.deploy.files import DEPLOY, documents
 from tests.monitoring.servers import api, awaited, query

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.grafana.alerts import JOB, PLACE, alerts
+from laggard.pipeline.grafana.alerts import alerts
+from laggard.pipeline.grafana.labels import JOB, PLACE
 from tests.deploy.files import DEPLOY, documents
 from tests.programs import path_of
 

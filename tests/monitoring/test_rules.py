@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from jsonschema import Draft4Validator
 
 from laggard.pipeline.cli import laggard
-from laggard.pipeline.grafana.alerts import MEASURED, Z, alerts, groups, span
+from laggard.pipeline.grafana.alerts import Z, alerts, groups
+from laggard.pipeline.grafana.labels import MEASURED, span
 from laggard.pipeline.grafana.rules import (
     EXPRESSION,
     GRAFANA,

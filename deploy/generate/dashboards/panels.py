@@ -16,7 +16,7 @@ from grafana_foundation_sdk.builders import statetimeline as statetimeline_build
 from grafana_foundation_sdk.builders import timeseries as timeseries_builders
 from grafana_foundation_sdk.models import common, dashboard, prometheus
 
-from laggard.pipeline.grafana.alerts import (
+from laggard.pipeline.grafana.labels import (
     APPLICATIONS_DASHBOARD,
     HOST_DASHBOARD,
     OVERVIEW_DASHBOARD,
