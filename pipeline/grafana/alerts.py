@@ -12,9 +12,9 @@ An alert text names the host, the row, the feature, its value and its baseline. 
 
 `as` is the form of a number or a label. `amount` has the unit of the ending of the label `feature`, and so have
 `usually` (", usually X") and `spread` (" ± X"), which are empty for unknown numbers. Other forms of numbers are
-`count`, `duration`, `time` and `epoch` (in whole numbers). `young` is a remark if the number is 1. Other forms of
-labels are `url`, `argument` (of a command), `parameter` (of a link to a dashboard) and `where` (" in X"). `parameter`
-and `where` are empty without such a label.
+`count`, `share`, `duration`, `time` and `epoch` (in whole numbers). `young` is a remark if the number is 1. Other forms
+of labels are `url`, `argument` (of a command), `parameter` (of a link to a dashboard) and `where` (" in X").
+`parameter` and `where` are empty without such a label.
 """
 
 from __future__ import annotations

@@ -30,6 +30,11 @@ def own_alerts(faster: float) -> tuple[Alert, ...]:
         _many_hosts_silent(faster),
         _dead_letters(faster),
         _unusable(faster),
+        _missed(faster),
+        _dropped(faster),
+        _namesakes(faster),
+        _unreadable(faster),
+        _events_lost(faster),
     )
 
 
@@ -77,6 +82,7 @@ def _lag_growing(faster: float) -> Alert:
 
 
 _HOST: Final = (*PLACE, "host")
+_SOURCE: Final = (*PLACE, "application", "source")
 
 
 def _newest(faster: float) -> tuple[str, str]:
@@ -170,15 +176,21 @@ def _dead_letters(faster: float) -> Alert:
     )
 
 
+def _counted(metric: str, labels: tuple[str, ...], window: str) -> str:
+    """Return an expression for what a counter counted in a time, if that is something.
+
+    A process may count at its start, and the first value of a new series is no increase.
+    """
+    return f"round(sum {by(labels)} (({metric} unless {metric} offset {window}) or increase({metric}[{window}]))) > 0"
+
+
 def _unusable(faster: float) -> Alert:
     window = span(3600 / faster)
-    counted = "laggard_snapshots_unusable_total"
-    # A worker counts them at its start, and the first value of a new series is no increase.
     return Alert(
         "LaggardSnapshotsUnusable",
         "warning",
         TASK,
-        f"round(sum {by(TASK)} (({counted} unless {counted} offset {window}) or increase({counted}[{window}]))) > 0",
+        _counted("laggard_snapshots_unusable_total", TASK, window),
         wait_s=0.0,
         keep_s=1800.0 / faster,
         summary=f"{{operator}} could not restore {{measured as count}} snapshots of {{topic}} in {window}",
@@ -187,4 +199,97 @@ def _unusable(faster: float) -> Alert:
             "records. The log of the worker has the reasons."
         ),
         dashboard=PIPELINE_DASHBOARD,
+    )
+
+
+def _missed(faster: float) -> Alert:
+    window = span(3600 / faster)
+    return Alert(
+        "LaggardRecordsMissed",
+        "warning",
+        TASK,
+        _counted("laggard_missed_records_total", TASK, window),
+        wait_s=0.0,
+        keep_s=1800.0 / faster,
+        summary=f"{{operator}} missed {{measured as count}} records of {{topic}} in {window}",
+        description=(
+            "Retention deleted them before they were read. Nothing was detected in them, and baselines lack them. The "
+            "workers were down or behind for longer than the topic keeps its records."
+        ),
+        dashboard=PIPELINE_DASHBOARD,
+    )
+
+
+def _dropped(faster: float) -> Alert:
+    window = span(3600 / faster)
+    counted = (_counted(f"laggard_{each}_dropped_records_total", _HOST, window) for each in ("agent", "trace"))
+    return Alert(
+        "LaggardRecordsDropped",
+        "warning",
+        _HOST,
+        "\n  or ".join(f"({each})" for each in counted),
+        wait_s=0.0,
+        keep_s=1800.0 / faster,
+        summary=f"{{host}} dropped {{measured as count}} records in {window}",
+        description=(
+            "The agent or the tracer of {host} could not publish them: the bus was unavailable for longer than their "
+            "spool lasts, or rejected them. There is a gap in the history of {host}."
+        ),
+        dashboard=HOST_DASHBOARD,
+    )
+
+
+def _namesakes(faster: float) -> Alert:
+    window = span(86_400 / faster)  # a worker counts each host once
+    return Alert(
+        "LaggardNamesakes",
+        "warning",
+        TASK,
+        _counted("laggard_namesakes_total", TASK, window),
+        wait_s=0.0,
+        keep_s=3600.0 / faster,
+        summary="Several machines publish as one host to {topic}",
+        description=(
+            "Agents on several machines have the same setting `host`, so their counters are mixed, and results on that "
+            "host are wrong. The log of the worker names the host."
+        ),
+        dashboard=PIPELINE_DASHBOARD,
+    )
+
+
+def _unreadable(faster: float) -> Alert:
+    return Alert(
+        "LaggardSourceUnreadable",
+        "warning",
+        _SOURCE,
+        f"max {by(_SOURCE)} (laggard_source_expected_places - laggard_source_read_places) > 0",
+        wait_s=600.0 / faster,
+        keep_s=600.0 / faster,
+        summary="{measured as count} targets or files of {source} are unreadable, for application {application}",
+        description=(
+            "`laggard measure` cannot read them. The response times of {application} are incomplete or missing. "
+            "`laggard doctor` and the log of `laggard measure` have the reason."
+        ),
+        dashboard=PIPELINE_DASHBOARD,
+    )
+
+
+def _events_lost(faster: float) -> Alert:
+    window = span(600 / faster)
+    lost, read = (
+        f"sum {by(_HOST)} (increase(laggard_trace_{each}_total[{window}]))" for each in ("lost_events", "events")
+    )
+    return Alert(
+        "LaggardTraceIncomplete",
+        "warning",
+        _HOST,
+        f"{lost}\n  / ({lost} + {read}) > 0.05",
+        wait_s=600.0 / faster,
+        keep_s=900.0 / faster,
+        summary=f"The tracer of {{host}} lost {{measured as share}} of kernel events in {window}",
+        description=(
+            "They come faster than it reads them. Requests at these times have no record: long ones are most often "
+            "missing, so response times look better than they are."
+        ),
+        dashboard=HOST_DASHBOARD,
     )

@@ -246,6 +246,7 @@ _FORMS_OF_NUMBERS: Final = {
     "usually": (f", usually {_AMOUNT_OF}", ""),
     "spread": (f" ± {_AMOUNT_OF}", ""),
     "count": ("{{{{ humanize {0} }}}}", "unknown"),
+    "share": ("{{{{ humanizePercentage {0} }}}}", "unknown"),
     "duration": ("{{{{ humanizeDuration {0} }}}}", "unknown"),
     "time": ("{{{{ humanizeTimestamp {0} }}}}", "an unknown time"),
     "epoch": ('{{{{ printf "%.0f" {0} }}}}', "now"),
