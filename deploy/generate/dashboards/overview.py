@@ -19,6 +19,7 @@ from deploy.generate.dashboards.panels import (
     RED,
     SCORE,
     SERVICE,
+    SUBJECT,
     TASK,
     application_url,
     dashboard_url,
@@ -75,10 +76,10 @@ def _numbers() -> list[PanelBuilder]:
     return [
         number(
             "Open incidents",
-            "Open incidents. Anomalies of several operators at one time that may have one cause are one incident. It "
-            "closes with the last of them: after five calm minutes (saturation: two; pools, services and applications: "
-            "half a minute).",
-            or_zero(f"sum({worst(HOST, _OPEN)})"),
+            "Open incidents of all hosts, applications, pools and services. Anomalies of several operators at one time "
+            "that may have one cause are one incident. It closes with the last of them: after five calm minutes "
+            "(saturation: two; pools, services and applications: half a minute).",
+            or_zero(f"sum({worst(SUBJECT, series('laggard_incidents_open', *PLACE))})"),
             limits=((1, RED),),
         ),
         number(

@@ -19,6 +19,7 @@ from grafana_foundation_sdk.models import common, dashboard, prometheus
 from laggard.pipeline.grafana.labels import (
     APPLICATIONS_DASHBOARD,
     HOST_DASHBOARD,
+    JOB,
     OVERVIEW_DASHBOARD,
     PIPELINE_DASHBOARD,
     POOLS_DASHBOARD,
@@ -65,6 +66,9 @@ HOST: Final = "environment, cluster, host"
 APPLICATION: Final = "environment, cluster, application"
 """The labels of one application."""
 
+SUBJECT: Final = "environment, cluster, host, application, pool, service"
+"""The labels of one host, application, pool or service."""
+
 POOL: Final = "environment, cluster, pool"
 """The labels of one pool."""
 
@@ -91,9 +95,18 @@ def worst(by: str, expression: str) -> str:
     return f"max by ({by}) ({expression})"
 
 
-def or_zero(expression: str) -> str:
-    """Return the query with 0 for an empty result: PromQL counts nothing as empty."""
-    return f"({expression}) or vector(0)"
+def or_zero(expression: str, scraped: str = " == 1") -> str:
+    """Return the query with 0 for an empty result: PromQL counts nothing as empty.
+
+    Where no worker responds, there is no result: nothing is known then, and a green 0 would hide that.
+
+    Args:
+        expression: the query.
+        scraped: the condition on `up` for a 0.
+
+    """
+    up = series("up", f'job="{JOB}"', *PLACE)
+    return f"({expression}) or 0 * max({up}{scraped})"
 
 
 # Links.

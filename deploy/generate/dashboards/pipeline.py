@@ -79,7 +79,7 @@ def _numbers() -> list[PanelBuilder]:
         number(
             "Workers",
             "Workers that Prometheus scrapes. If some are missing, see the table of workers, and `up` of the job.",
-            or_zero(f"count({_task('build_info')})"),
+            or_zero(f"count({_task('build_info')})", scraped=""),
             limits=((0, RED), (1, "green")),
         ),
         number(
