@@ -276,7 +276,7 @@ class Tracking(Answer, frozen=True):
         bool,
         msgspec.Meta(description="whether its models are the worker's own; otherwise they were learned for this page"),
     ]
-    slow: Annotated[bool, msgspec.Meta(description="whether its newest interval was")]
+    slow: Annotated[bool, msgspec.Meta(description="whether the score of its newest interval is above 1")]
     sentence: Annotated[str, msgspec.Meta(description="how it is now, a sentence; empty where it was not judged")]
 
 
