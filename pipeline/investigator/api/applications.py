@@ -63,9 +63,9 @@ class Standing(Answer, frozen=True):
 
     performance: PerformanceMetric
     named: PerformanceWords
-    ts: Annotated[float, msgspec.Meta(description="when it was built, seconds since the Unix epoch")]
+    ts: Annotated[float, msgspec.Meta(description="the time at which it was built, seconds since the Unix epoch")]
     r2: ExplainedShare
-    terms: Annotated[list[str], msgspec.Meta(description="the metrics in it")]
+    terms: Annotated[list[str], msgspec.Meta(description="the names of its metrics, sorted")]
     reason_text: ReasonWords
 
 
@@ -73,15 +73,26 @@ class OneApplication(Answer, frozen=True):
     """An application."""
 
     application: ApplicationKey
-    models: Annotated[list[Standing], msgspec.Meta(description="none where there is no model yet")]
-    incidents: Annotated[list[OpenIncident], msgspec.Meta(description="those that are open: it is slow")]
+    models: Annotated[
+        list[Standing],
+        msgspec.Meta(description="the present model of each performance metric; empty before the first model"),
+    ]
+    incidents: Annotated[
+        list[OpenIncident],
+        msgspec.Meta(description="the open incidents of the application, the one that opened last first"),
+    ]
 
 
 class Step(Answer, frozen=True):
     """A missing prerequisite, and how to provide it."""
 
     lacks: Annotated[str, msgspec.Meta(description="the missing prerequisite, in words")]
-    do: Annotated[str, msgspec.Meta(description="what to type, or to write into the file of settings")]
+    do: Annotated[
+        str,
+        msgspec.Meta(
+            description="the command, or the lines for the settings file; empty if only more measurements are missing"
+        ),
+    ]
 
 
 class Applications(Answer, frozen=True):
@@ -89,7 +100,7 @@ class Applications(Answer, frozen=True):
 
     applications: Annotated[list[OneApplication], msgspec.Meta(description="the applications, sorted by name")]
     left_out: Annotated[int, msgspec.Meta(description="the number of further applications that are left out")]
-    steps: Annotated[list[Step], msgspec.Meta(description="what to do where there is none")]
+    steps: Annotated[list[Step], msgspec.Meta(description="the steps to record an application; empty if there is one")]
 
 
 class ApplicationsQuestion(Question, frozen=True):
@@ -136,7 +147,7 @@ class Host(Answer, frozen=True):
 
     host: HostName
     tier: TierName
-    metrics: Annotated[int, msgspec.Meta(description="how many")]
+    metrics: Annotated[int, msgspec.Meta(description="the number of metrics of the host")]
 
 
 class Performance(Answer, frozen=True):
@@ -144,28 +155,45 @@ class Performance(Answer, frozen=True):
 
     performance: PerformanceMetric
     named: PerformanceWords
-    value: Annotated[Number, msgspec.Meta(description="the newest")]
-    explained: Annotated[bool, msgspec.Meta(description="whether a model is built of it")]
+    value: Annotated[
+        Number, msgspec.Meta(description="the measured value of the newest interval, in the unit of the metric")
+    ]
+    explained: Annotated[bool, msgspec.Meta(description="whether models explain it: `regression.performance` has it")]
 
 
 class Configuration(Answer, frozen=True):
     """The inputs and parameters of an application's models."""
 
     application: ApplicationKey
-    sources: Annotated[list[Source], msgspec.Meta(description="of its performance, by the settings of this page")]
-    patterns: Annotated[list[str], msgspec.Meta(description="applications.hosts of these settings")]
-    pattern: Annotated[str, msgspec.Meta(description="applications.pattern of these settings")]
-    hosts: Annotated[list[Host], msgspec.Meta(description="those that are recorded")]
+    sources: Annotated[
+        list[Source],
+        msgspec.Meta(
+            description="the sources of its performance and of further metrics, from the settings of this page"
+        ),
+    ]
+    patterns: Annotated[
+        list[str],
+        msgspec.Meta(description="the patterns of its hosts: `applications.hosts` of the settings of this page"),
+    ]
+    pattern: Annotated[str, msgspec.Meta(description="`applications.pattern` of the settings of this page")]
+    hosts: Annotated[list[Host], msgspec.Meta(description="the recorded hosts in the order of their tiers")]
     performance: Annotated[
         list[Performance], msgspec.Meta(description="the performance metrics of the newest interval; empty without one")
     ]
-    interval_s: Annotated[Number, msgspec.Meta(description="of its performance")]
-    ts: Annotated[Number, msgspec.Meta(description="the end of the newest interval")]
-    parameters: Annotated[list[Parameter], msgspec.Meta(description="of the models, by the settings of this page")]
+    interval_s: IntervalLength
+    ts: Annotated[
+        Number,
+        msgspec.Meta(description="the end of the newest interval, seconds since the Unix epoch; null without one"),
+    ]
+    parameters: Annotated[
+        list[Parameter], msgspec.Meta(description="the parameters of the models, from the settings of this page")
+    ]
     pinned: Annotated[list[Metric], msgspec.Meta(description="the metrics that are always in the models, on request")]
     banned: Annotated[list[Metric], msgspec.Meta(description="the metrics that are never in the models, on request")]
     waiting: WaitingWishes
-    steps: Annotated[list[Step], msgspec.Meta(description="what is lacking for a model, and what to do about it")]
+    steps: Annotated[
+        list[Step], msgspec.Meta(description="the missing prerequisites of a model; empty if there is a model")
+    ]
 
 
 class ApplicationQuestion(Question, frozen=True):
@@ -249,8 +277,20 @@ class Tracked(Answer, frozen=True):
         list[Number],
         msgspec.Meta(description="the prediction for each interval, before the models learned it; null without one"),
     ]
-    p_value: Annotated[list[Number], msgspec.Meta(description="that the newest errors are of the model")]
-    r2: Annotated[list[Number], msgspec.Meta(description="of the newest intervals")]
+    p_value: Annotated[
+        list[Number],
+        msgspec.Meta(
+            description="the p-value of the newest residuals at each interval, given that the model is valid; null "
+            "without one"
+        ),
+    ]
+    r2: Annotated[
+        list[Number],
+        msgspec.Meta(
+            description="the share of the variance that was predicted, over the newest window at each interval; null "
+            "without one"
+        ),
+    ]
 
 
 class Tracking(Answer, frozen=True):
@@ -277,7 +317,10 @@ class Tracking(Answer, frozen=True):
         msgspec.Meta(description="whether its models are the worker's own; otherwise they were learned for this page"),
     ]
     slow: Annotated[bool, msgspec.Meta(description="whether the score of its newest interval is above 1")]
-    sentence: Annotated[str, msgspec.Meta(description="how it is now, a sentence; empty where it was not judged")]
+    sentence: Annotated[
+        str,
+        msgspec.Meta(description="a sentence on the performance in the newest interval; empty if it was not judged"),
+    ]
 
 
 class TrackingQuestion(Question, frozen=True):

@@ -47,18 +47,33 @@ class Suspected(Answer, frozen=True):
 
     metric: Annotated[Metric, msgspec.Meta(description="the metric that shows the shortage")]
     value: Annotated[Number, msgspec.Meta(description="the newest value, in the base unit of the metric")]
-    mean: Annotated[Number, msgspec.Meta(description="what was usual")]
-    standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
+    mean: Annotated[
+        Number, msgspec.Meta(description="the mean at normal response times, in the base unit of the metric")
+    ]
+    standard_deviation: Annotated[
+        Number,
+        msgspec.Meta(description="the standard deviation at normal response times, in the base unit of the metric"),
+    ]
 
 
 class Placed(Answer, frozen=True):
     """A host, with its metrics from both phases."""
 
     host: HostName
-    metrics: Annotated[int, msgspec.Meta(description="how many it has")]
-    phase_1: Annotated[list[Candidate], msgspec.Meta(description="that the model was chosen from, the best first")]
-    phase_2: Annotated[list[Term], msgspec.Meta(description="that are in the model")]
-    suspects: Annotated[list[Suspected], msgspec.Meta(description="while it is slow, the worst first")]
+    metrics: Annotated[int, msgspec.Meta(description="the number of present metrics of the host")]
+    phase_1: Annotated[
+        list[Candidate], msgspec.Meta(description="the candidates for the model on the host, best first")
+    ]
+    phase_2: Annotated[
+        list[Term], msgspec.Meta(description="the metrics in the model on the host, in the order of their selection")
+    ]
+    suspects: Annotated[
+        list[Suspected],
+        msgspec.Meta(
+            description="the metrics of the host that show the shortage, worst first; empty unless the application is "
+            "slow"
+        ),
+    ]
 
 
 class Tier(Answer, frozen=True):

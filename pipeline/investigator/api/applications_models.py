@@ -72,12 +72,16 @@ class Models(Answer, frozen=True):
     """The models of an application, and the candidates of one of them."""
 
     application: ApplicationKey
-    models: Annotated[list[OneModel], msgspec.Meta(description="the newest first; the first holds")]
+    models: Annotated[
+        list[OneModel], msgspec.Meta(description="the models, newest first; the first one is the present one")
+    ]
     left_out: Annotated[int, msgspec.Meta(description="the number of older models that are left out")]
-    model: Annotated[str, msgspec.Meta(description="the id of the one that these candidates are of")]
-    candidates: Annotated[list[Candidate], msgspec.Meta(description="the best first")]
+    model: Annotated[str, msgspec.Meta(description="the id of the model to which the candidates belong")]
+    candidates: Annotated[list[Candidate], msgspec.Meta(description="the candidates for the model, best first")]
     candidates_left_out: Annotated[int, msgspec.Meta(description="the number of further candidates")]
-    performance: Annotated[list[str], msgspec.Meta(description="the performance metrics that there are models of")]
+    performance: Annotated[
+        list[str], msgspec.Meta(description="the performance metrics that have a model, the most important first")
+    ]
     pinned: Annotated[
         list[str], msgspec.Meta(description="the names of the metrics that are always in the models, on request")
     ]
@@ -173,8 +177,14 @@ class MetricSeries(Answer, frozen=True):
     performance: PerformanceMetric
     named: PerformanceWords
     ts: Annotated[list[float], msgspec.Meta(description="the ends of the intervals, seconds since the Unix epoch")]
-    values: Annotated[list[Number], msgspec.Meta(description="its mean over each interval")]
-    measured: Annotated[list[Number], msgspec.Meta(description="the performance in each interval")]
+    values: Annotated[
+        list[Number],
+        msgspec.Meta(description="the mean of the metric in each interval, in its base unit; null without one"),
+    ]
+    measured: Annotated[
+        list[Number],
+        msgspec.Meta(description="the measured performance in each interval, in its base unit; null without one"),
+    ]
     rebuilt: Annotated[
         list[Rebuilt],
         msgspec.Meta(
@@ -254,7 +264,7 @@ class Metrics(Answer, frozen=True):
             description="the metrics whose names are most similar to `like`, best first; without it the first by name"
         ),
     ]
-    known: Annotated[int, msgspec.Meta(description="how many it has")]
+    known: Annotated[int, msgspec.Meta(description="the number of metrics of the application")]
 
 
 class MetricsQuestion(Question, frozen=True):

@@ -29,10 +29,13 @@ class Hosts(Answer, frozen=True):
     host: Annotated[str, msgspec.Meta(description="the name of the machine that serves this page")]
     hosts: Annotated[list[str], msgspec.Meta(description="the names of the recorded hosts, sorted")]
     now: Seconds
-    writes: Annotated[bool, msgspec.Meta(description="whether who asks may change things")]
-    who: Annotated[str, msgspec.Meta(description="who asks, as a proxy says; empty without one")]
-    session: Annotated[bool, msgspec.Meta(description="whether there is a session to end")]
-    url: Annotated[str, msgspec.Meta(description="where people reach this page, as is set; empty where it is not")]
+    writes: Annotated[bool, msgspec.Meta(description="whether the caller may change things")]
+    who: Annotated[str, msgspec.Meta(description="the name of the caller, as a proxy reports it; empty without one")]
+    session: Annotated[bool, msgspec.Meta(description="whether the caller uses a session, which can be ended")]
+    url: Annotated[
+        str,
+        msgspec.Meta(description="the public address of this page: the setting `serve.url`; empty if it is not set"),
+    ]
 
 
 class OneMark(Answer, frozen=True):
@@ -42,7 +45,13 @@ class OneMark(Answer, frozen=True):
     ts: Seconds
     host: HostName
     note: Annotated[str, msgspec.Meta(description="the comment of the person or program; may be empty")]
-    frame_ts: Annotated[float, msgspec.Meta(description="of the frame that was judged for it, in seconds")]
+    frame_ts: Annotated[
+        float,
+        msgspec.Meta(
+            description="the time of the judged frame, seconds since the Unix epoch; that of the mark if it is earlier "
+            "or no frame was judged"
+        ),
+    ]
 
 
 class Marks(Answer, frozen=True):

@@ -35,7 +35,9 @@ class FeatureDifference(Answer, frozen=True):
     other: Annotated[Feature | None, msgspec.Meta(description="the counter at `with`; null where it was missing")] = (
         msgspec.field(name="with")
     )
-    differs: Annotated[Number, msgspec.Meta(description="the difference of the two scores")]
+    differs: Annotated[
+        Number, msgspec.Meta(description="the score at `at` minus the score at `with`; a missing score counts 0")
+    ]
 
 
 class RowDifference(Answer, frozen=True):
@@ -57,8 +59,12 @@ class RowDifference(Answer, frozen=True):
         Literal["both", "at", "with"],
         msgspec.Meta(description="the moments at which the row was there: `at`, `with` or both"),
     ]
-    differs: Annotated[float, msgspec.Meta(description="the difference of the two scores; those not there count 0")]
-    features: Annotated[list[FeatureDifference], msgspec.Meta(description="what differs most first")]
+    differs: Annotated[
+        float, msgspec.Meta(description="the score at `at` minus the score at `with`; a missing score counts 0")
+    ]
+    features: Annotated[
+        list[FeatureDifference], msgspec.Meta(description="the counters of the row, largest difference of scores first")
+    ]
 
 
 class Comparison(Answer, frozen=True):
@@ -79,7 +85,7 @@ class Comparison(Answer, frozen=True):
     host_row: Annotated[
         RowDifference | None, msgspec.Meta(description="the own counters of the host at both moments; null without any")
     ]
-    rows: Annotated[list[RowDifference], msgspec.Meta(description="what differs most first")]
+    rows: Annotated[list[RowDifference], msgspec.Meta(description="the rows, largest difference of scores first")]
     rows_left_out: Annotated[int, msgspec.Meta(description="the number of further rows, with smaller differences")]
 
 

@@ -31,8 +31,12 @@ class Part(Answer, frozen=True):
 
     row: RowId
     name: Annotated[str, msgspec.Meta(description="the name of the process: `laggard-worker`")]
-    part: Annotated[str, msgspec.Meta(description="the command that runs it: laggard PART")]
-    cpu_ratio: Annotated[float | None, msgspec.Meta(description="of one core")]
+    part: Annotated[
+        str, msgspec.Meta(description="the part of laggard that it belongs to, as in the command `laggard PART`")
+    ]
+    cpu_ratio: Annotated[
+        float | None, msgspec.Meta(description="the CPU use as a share of one core; null if it is not recorded")
+    ]
     memory_rss_bytes: Annotated[
         Number, msgspec.Meta(description="the resident memory in bytes; null if it is not recorded")
     ]
@@ -42,9 +46,11 @@ class Cost(Answer, frozen=True):
     """The use of resources by laggard's own processes on a host."""
 
     host: HostName
-    ts: Annotated[float, msgspec.Meta(description="of the frame, seconds since the Unix epoch")]
+    ts: Annotated[float, msgspec.Meta(description="the time of the frame, seconds since the Unix epoch")]
     parts: Annotated[list[Part], msgspec.Meta(description="the processes of laggard, sorted by part, then by id")]
-    features: Annotated[list[str], msgspec.Meta(description="those that /series has")]
+    features: Annotated[
+        list[str], msgspec.Meta(description="the names of the counters of the processes to query with `/series`")
+    ]
 
 
 class CostQuestion(Question, frozen=True):
