@@ -55,14 +55,19 @@ Numbered = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 class DiagnosisPhase(Answer, frozen=True):
     """A phase of high use of a process, or the dip between two of them."""
 
-    number: Annotated[int, msgspec.Meta(description="from 1 on")]
-    label: Annotated[str, msgspec.Meta(description="`phase 1`, `dip 2`")]
+    number: Annotated[int, msgspec.Meta(description="the number of the phase; the first one is 1")]
+    label: Annotated[str, msgspec.Meta(description="the label of the phase: `phase 1`, `dip 2`")]
     high: Annotated[bool, msgspec.Meta(description="true for a phase of high use, false for a dip between two of them")]
     begin_ts: Seconds
     end_ts: Seconds
     samples: Annotated[int, msgspec.Meta(description="the number of rounds in which its threads were sampled")]
-    cores: Annotated[Number, msgspec.Meta(description="CPU time of its threads by its length")]
-    did: Annotated[str, msgspec.Meta(description="what the process did, in plain words; empty where nothing was seen")]
+    cores: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the mean CPU use in cores: the CPU time of its threads by its duration; null if it is unknown"
+        ),
+    ]
+    did: Annotated[str, msgspec.Meta(description="the activity of the process in plain words; empty without samples")]
 
 
 class DiagnosisThread(Answer, frozen=True):
@@ -70,7 +75,7 @@ class DiagnosisThread(Answer, frozen=True):
 
     tid: Annotated[int, msgspec.Meta(description="the id of the thread on the host")]
     name: Annotated[str, msgspec.Meta(description="the name of the thread")]
-    cpu_s: Annotated[float, msgspec.Meta(description="CPU time, in seconds")]
+    cpu_s: Annotated[float, msgspec.Meta(description="the CPU time of the thread, in seconds")]
 
 
 class FlameBox(Answer, frozen=True):
@@ -83,9 +88,11 @@ class FlameBox(Answer, frozen=True):
     module: Annotated[
         str, msgspec.Meta(description="the file of the code; empty for the kernel, and where it is unknown")
     ]
-    begin: Annotated[float, msgspec.Meta(description="in samples from the left")]
+    begin: Annotated[
+        float, msgspec.Meta(description="the left edge of the box, in samples from the left edge of the graph")
+    ]
     samples: Annotated[int, msgspec.Meta(description="the number of samples in it, its width")]
-    below: Annotated[int, msgspec.Meta(description="on how many others it stands")]
+    below: Annotated[int, msgspec.Meta(description="the number of boxes below it")]
     fill: Annotated[str, msgspec.Meta(description="its color, as in CSS")]
 
 
@@ -93,17 +100,22 @@ class FlameFunction(Answer, frozen=True):
     """A function of the flame graph, over all stacks."""
 
     label: Annotated[str, msgspec.Meta(description="the function as the flame graph names it, or a thread")]
-    samples: Annotated[int, msgspec.Meta(description="how often it was found")]
-    own: Annotated[int, msgspec.Meta(description="how often it was the innermost")]
+    samples: Annotated[
+        int,
+        msgspec.Meta(description="the number of samples that have the function; a recursion counts once"),
+    ]
+    own: Annotated[int, msgspec.Meta(description="the number of samples in which the function is the innermost one")]
 
 
 class FlameGraph(Answer, frozen=True):
     """A flame graph: functions on their callers, as wide as their number of samples."""
 
     samples: Annotated[int, msgspec.Meta(description="the number of samples in the whole graph")]
-    boxes: Annotated[list[FlameBox], msgspec.Meta(description="each after that on which it stands")]
-    boxes_left_out: Annotated[int, msgspec.Meta(description="narrower than all that are there")]
-    functions: Annotated[list[FlameFunction], msgspec.Meta(description="that which was the innermost most often first")]
+    boxes: Annotated[list[FlameBox], msgspec.Meta(description="the boxes, each after the box below it")]
+    boxes_left_out: Annotated[
+        int, msgspec.Meta(description="the number of further boxes that are left out, the narrowest ones")
+    ]
+    functions: Annotated[list[FlameFunction], msgspec.Meta(description="the functions, largest `own` first")]
     functions_left_out: Annotated[int, msgspec.Meta(description="the number of further functions that are left out")]
 
 
@@ -115,15 +127,23 @@ class DiagnosisPage(Answer, frozen=True):
     row: RowId
     name: Annotated[str, msgspec.Meta(description="the name of the process")]
     pid: Annotated[int, msgspec.Meta(description="the process id")]
-    command: Annotated[str, msgspec.Meta(description="empty if unknown")]
+    command: Annotated[str, msgspec.Meta(description="the command line of the process; empty if it is unknown")]
     sentence: Sentence
     text: Annotated[str, msgspec.Meta(description="the whole diagnosis as text, as `laggard diagnose` prints it")]
-    utc_offset_s: Annotated[int, msgspec.Meta(description="of the zone of the times in these words")]
+    utc_offset_s: Annotated[
+        int, msgspec.Meta(description="the offset from UTC of the local times in `sentence` and `text`, in seconds")
+    ]
     phases: Annotated[list[DiagnosisPhase], msgspec.Meta(description="the phases in the order of time")]
-    threads: Annotated[list[DiagnosisThread], msgspec.Meta(description="that with most CPU time first")]
-    running: Annotated[int, msgspec.Meta(description="samples that found a thread running")]
-    blocked: Annotated[int, msgspec.Meta(description="samples that found a thread blocked")]
-    state: Annotated[Literal["running", "blocked"], msgspec.Meta(description="what the flame graph is of")]
+    threads: Annotated[list[DiagnosisThread], msgspec.Meta(description="the threads, most CPU time first")]
+    running: Annotated[
+        int, msgspec.Meta(description="the number of samples of running threads in the requested phase and thread")
+    ]
+    blocked: Annotated[
+        int, msgspec.Meta(description="the number of samples of blocked threads in the requested phase and thread")
+    ]
+    state: Annotated[
+        Literal["running", "blocked"], msgspec.Meta(description="the state of the threads in the flame graph")
+    ]
     flames: Annotated[FlameGraph, msgspec.Meta(description="the flame graph of the requested phase, thread and state")]
 
 
@@ -134,11 +154,20 @@ class DiagnosisQuestion(Question, frozen=True):
         str, msgspec.Meta(min_length=1, max_length=64, description="the id of the diagnosis, or the beginning of it")
     ]
     host: Annotated[Text, msgspec.Meta(description="the name of the host; empty for the host of this page")] = ""
-    at: Annotated[Time | None, msgspec.Meta(description="a time when it was under way: it is found sooner")] = None
-    phase: Annotated[Numbered, msgspec.Meta(description="by its number; 0 for all")] = 0
-    thread: Annotated[int | None, msgspec.Meta(description="by its tid; without it all")] = None
+    at: Annotated[
+        Time | None,
+        msgspec.Meta(
+            description="a time during the diagnosis, seconds since the Unix epoch, which speeds up the search"
+        ),
+    ] = None
+    phase: Annotated[Numbered, msgspec.Meta(description="the number of the phase; 0 for all phases")] = 0
+    thread: Annotated[int | None, msgspec.Meta(description="the id of the thread; by default all threads")] = None
     state: Annotated[
-        Literal["", "running", "blocked"], msgspec.Meta(description="without it running, where any thread ran")
+        Literal["", "running", "blocked"],
+        msgspec.Meta(
+            description="the state of the threads; empty for `running`, or for `blocked` if only blocked threads were "
+            "sampled"
+        ),
     ] = ""
 
 

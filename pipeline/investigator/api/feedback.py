@@ -44,7 +44,7 @@ class OneFeedback(Answer, frozen=True):
     key: Annotated[str, msgspec.Meta(description="the name of the host, application, pool or service")]
     says: Said
     sentence: Sentence
-    until: Annotated[float, msgspec.Meta(description="until when it holds, seconds since the Unix epoch")]
+    until: Annotated[float, msgspec.Meta(description="the time until which it holds, seconds since the Unix epoch")]
     incident: Annotated[str, msgspec.Meta(description="the id of the incident that it is about; empty if none")]
     note: Annotated[str, msgspec.Meta(description="the reason, for people; may be empty")]
     holds: Annotated[bool, msgspec.Meta(description="whether it holds now")]
@@ -73,11 +73,27 @@ class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, msgspec.Meta(max_length=MAX_NAME, description="the id of the incident that is usual or expected")
     ] = ""
     host: Annotated[
-        str, msgspec.Meta(max_length=MAX_KEY, description="without an incident, where something is expected")
+        str,
+        msgspec.Meta(
+            max_length=MAX_KEY,
+            description="without an incident, the name of the host; empty for the host of this page, or the only "
+            "recorded one",
+        ),
     ] = ""
-    names: Annotated[list[str], msgspec.Meta(max_length=MAX_CASES, description="programs; all if none is given")] = []
-    until: Annotated[Time | None, msgspec.Meta(description="until when it is expected")] = None
-    id: Annotated[str, msgspec.Meta(max_length=MAX_NAME, description="of what is withdrawn")] = ""
+    names: Annotated[
+        list[str],
+        msgspec.Meta(
+            max_length=MAX_CASES,
+            description="without an incident, the names of the programs that are expected to deviate; empty for all",
+        ),
+    ] = []
+    until: Annotated[
+        Time | None,
+        msgspec.Meta(
+            description="the time until which it is expected, seconds since the Unix epoch; required for `expected`"
+        ),
+    ] = None
+    id: Annotated[str, msgspec.Meta(max_length=MAX_NAME, description="the id of the feedback to withdraw")] = ""
     note: Annotated[str, msgspec.Meta(max_length=MAX_NOTE, description="the reason, for people")] = ""
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from laggard.pipeline.core.records.outputs import Progress
 from laggard.pipeline.investigator.api.incidents import Culprit, OneIncident, Score, blamed_of, incident_of
-from laggard.pipeline.investigator.api.moment import Feature
+from laggard.pipeline.investigator.api.moment import Basis, Feature
 from laggard.pipeline.investigator.applications import (  # noqa: TC001 - msgspec reads annotations
     Equation,
     PerformanceMetric,
@@ -62,8 +62,13 @@ class Phase(Answer, frozen=True):
     high: Annotated[bool, msgspec.Meta(description="true for a phase of high use, false for a dip between two of them")]
     begin_ts: Seconds
     end_ts: Seconds
-    mean: Annotated[Number, msgspec.Meta(description="in the unit of the row's first feature")]
-    dips: Annotated[int, msgspec.Meta(description="in a stretch that is no longer kept in parts")]
+    mean: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the mean of its readings, in the unit of the first feature of the row; null without readings"
+        ),
+    ]
+    dips: Annotated[int, msgspec.Meta(description="the number of dips that were merged into it")]
 
 
 class Ranked(Answer, frozen=True):
@@ -72,26 +77,40 @@ class Ranked(Answer, frozen=True):
     row: RowId
     name: RowName
     score: Score
-    basis: Annotated[str, msgspec.Meta(description="what it is compared with: itself, name, starts, all, threshold")]
-    waits: Annotated[bool, msgspec.Meta(description="whether it waits for others: it suffers, rather than causes")]
-    features: Annotated[list[Feature], msgspec.Meta(description="worst first")]
-    phases: Annotated[list[Phase], msgspec.Meta(description="of the event that it is in, in the order of time")]
+    basis: Basis
+    waits: Annotated[bool, msgspec.Meta(description="whether it waits for others: a symptom, not a cause")]
+    features: Annotated[list[Feature], msgspec.Meta(description="the features of the row, worst first")]
+    phases: Annotated[
+        list[Phase],
+        msgspec.Meta(
+            description="the phases of its event in the order of time; empty if the operator reports no events"
+        ),
+    ]
 
 
 class Seen(Answer, frozen=True):
     """The evidence of one operator for an incident."""
 
-    anomaly: Annotated[str, msgspec.Meta(description="its id")]
+    anomaly: Annotated[str, msgspec.Meta(description="the id of the anomaly")]
     operator: Operator
-    scope: Annotated[str, msgspec.Meta(description="what its rows are; empty where that is not known")]
+    scope: Scope
     opened_ts: Seconds
-    until_ts: Annotated[Number, msgspec.Meta(description="when it was seen last; null while it has not ended")]
+    until_ts: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the last time at which its score was above 1, seconds since the Unix epoch; null while it "
+            "lasts"
+        ),
+    ]
     score: Score
     young: Young
     sentence: Sentence
     blamed: Culprit
-    at: Annotated[Number, msgspec.Meta(description="of the newest ranking, in seconds; null where none is kept")]
-    rows: Annotated[list[Ranked], msgspec.Meta(description="of that ranking, worst first")]
+    at: Annotated[
+        Number,
+        msgspec.Meta(description="the time of the newest ranking, seconds since the Unix epoch; null without one"),
+    ]
+    rows: Annotated[list[Ranked], msgspec.Meta(description="the rows of that ranking, worst first")]
 
 
 class Report(Answer, frozen=True):
@@ -119,19 +138,34 @@ class ModelChange(Answer, frozen=True):
     performance: PerformanceMetric
     built_ts: Seconds
     equation: Equation
-    change: Annotated[str, msgspec.Meta(description="in plain words; empty where no model before it is known")]
+    change: Annotated[
+        str,
+        msgspec.Meta(description="the difference from the previous model in plain words; empty if that one is unknown"),
+    ]
 
 
 class IncidentPage(Answer, frozen=True):
     """An incident with all recorded details."""
 
     incident: Annotated[OneIncident, msgspec.Meta(description="the incident as of its last record")]
-    seen: Annotated[list[Seen], msgspec.Meta(description="by operators, the oldest first")]
-    seen_left_out: Annotated[int, msgspec.Meta(description="that have ended, and are not kept")]
-    reports: Annotated[list[Report], msgspec.Meta(description="what they said of it, the oldest first")]
+    seen: Annotated[list[Seen], msgspec.Meta(description="the evidence of the operators, oldest first")]
+    seen_left_out: Annotated[
+        int, msgspec.Meta(description="the number of ended anomalies with lower scores that are left out")
+    ]
+    reports: Annotated[list[Report], msgspec.Meta(description="the reports of the operators, oldest first")]
     reports_left_out: Annotated[int, msgspec.Meta(description="the number of later reports that are left out")]
-    marks: Annotated[list[MarkThen], msgspec.Meta(description="of its host, the oldest first")]
-    models: Annotated[list[ModelChange], msgspec.Meta(description="of an application")]
+    marks: Annotated[
+        list[MarkThen],
+        msgspec.Meta(
+            description="the marks of its host around that time, oldest first; empty unless it is about a host"
+        ),
+    ]
+    models: Annotated[
+        list[ModelChange],
+        msgspec.Meta(
+            description="the model of each performance metric of the application; empty unless it is about one"
+        ),
+    ]
     now: Seconds
 
 
@@ -167,15 +201,15 @@ class OneSimilar(Answer, frozen=True):
     """An earlier incident that is similar."""
 
     incident: Annotated[OneIncident, msgspec.Meta(description="the earlier incident")]
-    similarity: Annotated[float, msgspec.Meta(description="from 0 to 1", ge=0.0, le=1.0)]
-    common: Annotated[list[str], msgspec.Meta(description="what they have in common, in plain words")]
+    similarity: Annotated[float, msgspec.Meta(description="the similarity, from 0 to 1", ge=0.0, le=1.0)]
+    common: Annotated[list[str], msgspec.Meta(description="the common properties of the two incidents, in plain words")]
 
 
 class SimilarIncidents(Answer, frozen=True):
     """Earlier incidents, the most similar first."""
 
     similar: Annotated[list[OneSimilar], msgspec.Meta(description="the incidents, most similar first")]
-    since: Annotated[float, msgspec.Meta(description="it was looked back so far, in seconds since the Unix epoch")]
+    since: Annotated[float, msgspec.Meta(description="the earliest time of the search, seconds since the Unix epoch")]
 
 
 class OtherReport(Answer, frozen=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.investigator.api.notices import NoticesQuestion
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, RowId, RowName, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, RowId, RowName, Seconds, Sentence, Text
 from laggard.pipeline.methods.incidents.queries import lasted_s
 from laggard.pipeline.methods.incidents.report import silence
 from laggard.pipeline.methods.incidents.silence import silent_hosts
@@ -41,7 +41,9 @@ class Blamed(Answer, frozen=True):
 
     row: RowId
     name: RowName
-    feature: Annotated[str, msgspec.Meta(description="with its base unit; empty where none is known")]
+    feature: Annotated[
+        str, msgspec.Meta(description="the name of the counter, with its base unit; empty if it is unknown")
+    ]
     value: Annotated[
         Number, msgspec.Meta(description="the value of the counter, in its base unit; null if it is unknown")
     ]
@@ -52,7 +54,10 @@ class Blamed(Answer, frozen=True):
         Number,
         msgspec.Meta(description="the standard deviation of the baseline, in the same unit; null if it is unknown"),
     ]
-    resources: Annotated[list[str], msgspec.Meta(description="what it takes or lacks")]
+    resources: Annotated[
+        list[str],
+        msgspec.Meta(description="the resources that it uses or lacks, such as `cpu`; empty if they are unknown"),
+    ]
 
 
 Culprit = Annotated[Blamed | None, msgspec.Meta(description="the probable culprit; null if there is none")]
@@ -66,15 +71,28 @@ class OneIncident(Answer, frozen=True):
     keyed_by: KeyKind
     key: KeyName
     opened_ts: Seconds
-    until_ts: Annotated[Number, msgspec.Meta(description="when it was seen last; null while it is open")]
-    lasted_s: Annotated[float, msgspec.Meta(description="for how long it has been so, or was")]
+    until_ts: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the last time at which one of its scores was above 1, seconds since the Unix epoch; null "
+            "while it is open"
+        ),
+    ]
+    lasted_s: Annotated[
+        float, msgspec.Meta(description="the duration of the incident, in seconds; until now while it is open")
+    ]
     score: Score
-    operators: Annotated[list[str], msgspec.Meta(description="that saw it")]
+    operators: Annotated[list[str], msgspec.Meta(description="the operators that detected it, sorted by name")]
     blamed: Culprit
-    sentence: Annotated[str, msgspec.Meta(description="what, where, since when, how bad, and what to look at")]
-    silence: Annotated[str, msgspec.Meta(description="a sentence if its end is unknown; otherwise empty")]
-    young: Annotated[bool, msgspec.Meta(description="whether those who saw it had not learned for long")]
-    live: Annotated[bool, msgspec.Meta(description="false for recorded data that was replayed")]
+    sentence: Sentence
+    silence: Annotated[
+        str,
+        msgspec.Meta(description="a sentence on the silence of its host while it is open; empty if the host reports"),
+    ]
+    young: Annotated[
+        bool, msgspec.Meta(description="whether all of its operators had learned too little for reliable results")
+    ]
+    live: Annotated[bool, msgspec.Meta(description="whether it is about the present; false for replayed recordings")]
     merged_into: Annotated[str, msgspec.Meta(description="the id of the incident that continues it; otherwise empty")]
 
 
@@ -84,10 +102,25 @@ class Incidents(Answer, frozen=True):
     incidents: Annotated[
         list[OneIncident], msgspec.Meta(description="the incidents: open ones first, then those that opened last")
     ]
-    left_out: Annotated[int, msgspec.Meta(description="how many more there are")]
-    begins_ts: Annotated[Number, msgspec.Meta(description="what opened before was not read; null where all was")]
-    since: Annotated[float, msgspec.Meta(description="those that were open then or later are listed")]
-    keys: Annotated[list[Whose], msgspec.Meta(description="whom incidents of the range are about")]
+    left_out: Annotated[int, msgspec.Meta(description="the number of further incidents that are left out")]
+    begins_ts: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the time from which on records were read, seconds since the Unix epoch; null if all stored "
+            "ones were read"
+        ),
+    ]
+    since: Annotated[
+        float,
+        msgspec.Meta(
+            description="the start of the range, seconds since the Unix epoch: incidents that were open then or later "
+            "are listed"
+        ),
+    ]
+    keys: Annotated[
+        list[Whose],
+        msgspec.Meta(description="the subjects of the incidents of the range, also of those left out, sorted"),
+    ]
 
 
 class IncidentsQuestion(NoticesQuestion, frozen=True):

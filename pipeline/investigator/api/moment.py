@@ -60,20 +60,37 @@ Command = Annotated[str, msgspec.Meta(description="its command line; empty if th
 WantedMoment = Annotated[
     Number, msgspec.Meta(description="the requested moment, seconds since the Unix epoch; null for now")
 ]
+Basis = Annotated[
+    str,
+    msgspec.Meta(
+        description="the baseline: its own past (`itself`), that of its `name`, the `starts` of rows, `all` rows, or a "
+        "`threshold`"
+    ),
+]
 Live = Annotated[bool, msgspec.Meta(description="whether no moment was requested: it is the newest frame")]
 
 
 class Feature(Answer, frozen=True):
     """A counter of a row, with its baseline."""
 
-    feature: Annotated[str, msgspec.Meta(description="its name, with its base unit")]
+    feature: Counter
     value: Annotated[
         Number, msgspec.Meta(description="its value in the frame, in its base unit; null if it is missing")
     ]
-    mean: Annotated[Number, msgspec.Meta(description="what is usual")]
-    standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
-    score: Annotated[Number, msgspec.Meta(description="how unusual, comparable between the features of a row")]
-    recent: Annotated[Number, msgspec.Meta(description="what was judged: a mean of the last values")]
+    mean: Annotated[
+        Number,
+        msgspec.Meta(description="the mean of the baseline, or the threshold, in the base unit; null without one"),
+    ]
+    standard_deviation: Annotated[
+        Number, msgspec.Meta(description="the standard deviation of the baseline, in the base unit; null without one")
+    ]
+    score: Annotated[
+        Number,
+        msgspec.Meta(description="the score, comparable between the features of a row; null if it was not judged"),
+    ]
+    recent: Annotated[
+        Number, msgspec.Meta(description="the scored mean of the last values, in the base unit; null if there is none")
+    ]
 
 
 class Row(Answer, frozen=True):
@@ -85,14 +102,31 @@ class Row(Answer, frozen=True):
     user: User
     container: Container
     command: Command
-    score: Annotated[Number, msgspec.Meta(description="above 1 is anomalous; null where it is not judged yet")]
+    score: Annotated[
+        Number, msgspec.Meta(description="the score; above 1 is anomalous; null if the row is not judged yet")
+    ]
     role: Role
-    basis: Annotated[str, msgspec.Meta(description="what it is compared with: itself, name, starts, all, threshold")]
-    basis_text: Annotated[str, msgspec.Meta(description="that in plain words; empty where it is its own past")]
-    age_s: Annotated[Number, msgspec.Meta(description="for how long it has been learned from")]
-    gone_s: Annotated[float, msgspec.Meta(description="since when it has ended; 0 where it is there")]
-    took: Annotated[str, msgspec.Meta(description="what it does that is most unusual, in plain words")]
-    features: Annotated[list[Feature], msgspec.Meta(description="worst first")]
+    basis: Basis
+    basis_text: Annotated[
+        str, msgspec.Meta(description="the baseline in plain words; empty for its own past and for a threshold")
+    ]
+    age_s: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the time for which the row has been learned, in seconds; null if it is not judged yet"
+        ),
+    ]
+    gone_s: Annotated[float, msgspec.Meta(description="the time since it ended, in seconds; 0 if it is in the frame")]
+    took: Annotated[
+        str,
+        msgspec.Meta(description="the most unusual activity of the row, in plain words; empty if it is not judged yet"),
+    ]
+    features: Annotated[
+        list[Feature],
+        msgspec.Meta(
+            description="the features of the row, worst first; in the order of the frame if they are not judged"
+        ),
+    ]
     features_left_out: Annotated[int, msgspec.Meta(description="the number of further features with a value")]
 
 
@@ -104,7 +138,7 @@ class Belief(Answer, frozen=True):
         msgspec.Meta(description="a sentence on how long the model has learned; its wording may change at any time"),
     ]
     young: Young
-    age_s: Annotated[float, msgspec.Meta(description="for how long the model has learned")]
+    age_s: Annotated[float, msgspec.Meta(description="the time for which the model has learned, in seconds")]
 
 
 class Growth(Answer, frozen=True):
@@ -112,7 +146,9 @@ class Growth(Answer, frozen=True):
 
     ts: Seconds
     value: Annotated[Number, msgspec.Meta(description="the value of the counter at that time, in its base unit")]
-    before: Annotated[bool, msgspec.Meta(description="whether it began before that: no older frame is there")]
+    before: Annotated[
+        bool, msgspec.Meta(description="whether it began even earlier: no older frame is stored, or was read")
+    ]
 
 
 class Figure(Answer, frozen=True):
@@ -127,7 +163,7 @@ class ShortLived(Answer, frozen=True):
     """The number of processes of one name that came and went just before."""
 
     name: Annotated[str, msgspec.Meta(description="the name of the processes")]
-    count: Annotated[int, msgspec.Meta(description="the number of processes of this name that frames caught")]
+    count: Annotated[int, msgspec.Meta(description="the number of these processes that appear in frames")]
 
 
 class Subject(Answer, frozen=True):
@@ -153,14 +189,17 @@ class Moment(Answer, frozen=True):
     live: Live
     silent_s: Annotated[float, msgspec.Meta(description="seconds since the newest frame if it is overdue, otherwise 0")]
     scope: Scope
-    score: Annotated[Number, msgspec.Meta(description="of the frame; above 1 is anomalous")]
-    status: Annotated[Status, msgspec.Meta(description="of the host then")]
-    sentences: Annotated[list[str], msgspec.Meta(description="what was found, in plain words")]
+    score: Annotated[
+        Number,
+        msgspec.Meta(description="the score of the frame; above 1 is anomalous; null if it is not a finite number"),
+    ]
+    status: Annotated[Status, msgspec.Meta(description="the status of the host at this moment")]
+    sentences: Annotated[list[str], msgspec.Meta(description="the findings, in sentences for people")]
     belief: Annotated[Belief, msgspec.Meta(description="the reliability of the findings")]
     subject: Annotated[Subject | None, msgspec.Meta(description="the main subject of the findings; null without one")]
-    rows: Annotated[list[Row], msgspec.Meta(description="worst first; then those that are not judged yet")]
+    rows: Annotated[list[Row], msgspec.Meta(description="the rows, worst first, then those that are not judged yet")]
     rows_left_out: Annotated[int, msgspec.Meta(description="the number of further rows that are left out")]
-    host_row: Annotated[Row | None, msgspec.Meta(description="the host's own counters; null where there are none")]
+    host_row: Annotated[Row | None, msgspec.Meta(description="the own counters of the host; null without any")]
     host_summary: Annotated[
         list[Figure],
         msgspec.Meta(description="the values of some counters of the host; those without a value are left out"),
@@ -169,17 +208,33 @@ class Moment(Answer, frozen=True):
         list[ShortLived],
         msgspec.Meta(description="the short-lived processes, most frequent names first; empty if they do not matter"),
     ]
-    since: Annotated[Number, msgspec.Meta(description="what was before could not be learned; null where all was")]
-    began: Annotated[Number, msgspec.Meta(description="since when it has been so; null where nothing is unusual")]
-    began_before: Annotated[bool, msgspec.Meta(description="whether it began before that")]
+    since: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the start of learning, seconds since the Unix epoch, if older records could not be read; "
+            "otherwise null"
+        ),
+    ]
+    began: Annotated[
+        Number, msgspec.Meta(description="the onset of the deviation, seconds since the Unix epoch; null without one")
+    ]
+    began_before: Annotated[
+        bool,
+        msgspec.Meta(description="whether the deviation began even earlier: no older frame is stored, or was read"),
+    ]
     grown: Annotated[
         Growth | None,
         msgspec.Meta(
             description="the start of steady growth; null if the counter of the subject has not grown steadily"
         ),
     ]
-    marks: Annotated[list[MarkNear], msgspec.Meta(description="of the host, near the moment, the newest first")]
-    incidents: Annotated[list[OpenIncident], msgspec.Meta(description="of the host, that were open then")]
+    marks: Annotated[
+        list[MarkNear], msgspec.Meta(description="the marks of the host within 10 minutes of the frame, newest first")
+    ]
+    incidents: Annotated[
+        list[OpenIncident],
+        msgspec.Meta(description="the incidents of the host that were open then, the one that opened last first"),
+    ]
 
 
 class OneRow(Answer, frozen=True):
