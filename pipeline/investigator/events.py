@@ -30,11 +30,11 @@ class OpenIncident(Answer, frozen=True):
 
     id: Annotated[str, msgspec.Meta(description="the id of the incident: the same in all its records")]
     begin: Seconds = msgspec.field(name="from")
-    until: Annotated[Number, msgspec.Meta(description="seconds since the Unix epoch; null while it is open")] = (
-        msgspec.field(name="to")
-    )
+    until: Annotated[
+        Number, msgspec.Meta(description="the end of the incident, seconds since the Unix epoch; null while it is open")
+    ] = msgspec.field(name="to")
     sentence: Sentence
-    operators: Annotated[list[str], msgspec.Meta(description="those that found it")]
+    operators: Annotated[list[str], msgspec.Meta(description="the operators that detected it, sorted by name")]
 
 
 MOST_CACHED: Final = 2048

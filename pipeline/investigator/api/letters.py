@@ -37,13 +37,18 @@ _replayed: WeakKeyDictionary[Reading, Replayed] = WeakKeyDictionary()
 class DeadLetterHead(Answer, frozen=True):
     """A dead letter: a record that could not be used."""
 
-    partition: Annotated[int, msgspec.Meta(description="of the dead letters")]
+    partition: Annotated[int, msgspec.Meta(description="the partition of the dead letter")]
     offset: Annotated[int, msgspec.Meta(description="its offset in that partition")]
     key: Annotated[str, msgspec.Meta(description="the key of the original record, with unprintable characters escaped")]
-    ts: Annotated[float | None, msgspec.Meta(description="its own time; null where it could not be read")]
+    ts: Annotated[
+        float | None,
+        msgspec.Meta(
+            description="the time of the original record, seconds since the Unix epoch; null if it could not be read"
+        ),
+    ]
     operator: Annotated[str, msgspec.Meta(description="the operator that rejected the record")]
-    topic: Annotated[str, msgspec.Meta(description="where it was")]
-    place: Annotated[str, msgspec.Meta(description="and where in it: laggard.counters[0]@1042")]
+    topic: Annotated[str, msgspec.Meta(description="the full name of the topic of the original record")]
+    place: Annotated[str, msgspec.Meta(description="the place of the original record: `laggard.counters[0]@1042`")]
     reason: Annotated[str, msgspec.Meta(description="the error, and the value that was expected")]
     bytes: Annotated[
         int, msgspec.Meta(description="the size of the original value in bytes, even if only its beginning was kept")
@@ -56,7 +61,9 @@ class DeadLetterHead(Answer, frozen=True):
 class DeadLetters(Answer, frozen=True):
     """The newest dead letters, latest times first."""
 
-    there: Annotated[int, msgspec.Meta(description="how many there are; where not all were read, at most")]
+    there: Annotated[
+        int, msgspec.Meta(description="the number of dead letters; an upper bound if not all of them were read")
+    ]
     letters: Annotated[list[DeadLetterHead], msgspec.Meta(description="the newest dead letters, latest times first")]
 
 
@@ -81,14 +88,19 @@ class DeadLetterWhole(Answer, frozen=True):
 
     letter: Annotated[DeadLetterHead, msgspec.Meta(description="the same data as in the list")]
     headers: Annotated[list[DeadLetterHeader], msgspec.Meta(description="the headers of the original record")]
-    decoded: Annotated[str, msgspec.Meta(description="its content, if it is readable; otherwise empty")]
-    wrong: Annotated[str, msgspec.Meta(description="what is wrong with it as a record of laggard; otherwise empty")]
-    text: Annotated[str, msgspec.Meta(description=f"its first {SHOWN_BYTES} bytes as UTF-8")]
-    hex: Annotated[str, msgspec.Meta(description="the same in hexadecimal digits")]
+    decoded: Annotated[str, msgspec.Meta(description="the content of the record as JSON; empty if it is unreadable")]
+    wrong: Annotated[str, msgspec.Meta(description="the defect that makes it no record of laggard; empty without one")]
+    text: Annotated[str, msgspec.Meta(description=f"the first {SHOWN_BYTES} bytes of the value as UTF-8 text")]
+    hex: Annotated[str, msgspec.Meta(description="the same bytes in hexadecimal digits")]
     shown_bytes: Annotated[int, msgspec.Meta(description="the number of bytes in `text` and `hex`")]
-    replayable: Annotated[str, msgspec.Meta(description="why it cannot be sent again; empty where it can")]
-    replayed_ts: Annotated[float | None, msgspec.Meta(description="when it was; null where it was not")]
-    returned: Annotated[DeadLetterHead | None, msgspec.Meta(description="as which it came back")]
+    replayable: Annotated[str, msgspec.Meta(description="the reason why it cannot be replayed; empty if it can")]
+    replayed_ts: Annotated[
+        float | None, msgspec.Meta(description="the time of the replay, seconds since the Unix epoch; null without one")
+    ]
+    returned: Annotated[
+        DeadLetterHead | None,
+        msgspec.Meta(description="the dead letter that the same operator wrote for the replay; null without one"),
+    ]
 
 
 class LetterQuestion(Question, frozen=True):

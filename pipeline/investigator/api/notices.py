@@ -34,9 +34,9 @@ class OneNotice(Answer, frozen=True):
     id: Annotated[str, msgspec.Meta(description="the id of the notice")]
     host: HostName
     begin: Seconds = msgspec.field(name="from")
-    until: Annotated[Number, msgspec.Meta(description="seconds since the Unix epoch; null while it is open")] = (
-        msgspec.field(name="to")
-    )
+    until: Annotated[
+        Number, msgspec.Meta(description="the end of the notice, seconds since the Unix epoch; null while it is open")
+    ] = msgspec.field(name="to")
     sentence: Sentence
     became: Annotated[bool, msgspec.Meta(description="whether it has become an anomaly, and so an incident")]
 
@@ -45,22 +45,28 @@ class Notices(Answer, frozen=True):
     """Notices, newest first."""
 
     notices: Annotated[list[OneNotice], msgspec.Meta(description="the notices, newest first")]
-    left_out: Annotated[int, msgspec.Meta(description="the number of older ones that are left out")]
+    left_out: Annotated[int, msgspec.Meta(description="the number of older notices that are left out")]
 
 
 class NoticesQuestion(Question, frozen=True):
     """The host and the time of notices."""
 
     host: OnlyHost = ""
-    only_open: Annotated[bool, msgspec.Meta(description="only those that are still open")] = msgspec.field(
-        name="open", default=False
+    only_open: Annotated[bool, msgspec.Meta(description="whether to return only entries that are still open")] = (
+        msgspec.field(name="open", default=False)
     )
     within: Annotated[
-        float, msgspec.Meta(gt=0.0, le=MAX_TS, description="open in this number of seconds before now")
+        float,
+        msgspec.Meta(
+            gt=0.0,
+            le=MAX_TS,
+            description="the length of the range before now, in seconds; entries that were open in it are returned",
+        ),
     ] = LISTED_S
-    begin: Annotated[Time | None, msgspec.Meta(description="in the place of `within`")] = msgspec.field(
-        name="from", default=None
-    )
+    begin: Annotated[
+        Time | None,
+        msgspec.Meta(description="the start of the range, seconds since the Unix epoch; it replaces `within`"),
+    ] = msgspec.field(name="from", default=None)
     end: Time | None = msgspec.field(name="to", default=None)
     most: Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most entries to return")] = 200
 

@@ -65,23 +65,46 @@ class PipelineTask(Answer, frozen=True):
     end: Annotated[int, msgspec.Meta(description="the offset of the next record")]
     lag_records: Annotated[
         int,
-        msgspec.Meta(description="on the bus, and not yet processed and committed; on Kafka at most"),
+        msgspec.Meta(
+            description="the number of records on the bus that are not yet processed and committed; on Kafka an upper "
+            "bound"
+        ),
     ]
-    lag_s: Annotated[float | None, msgspec.Meta(description="how long the oldest of them has waited; 0 for none")]
-    missed_records: Annotated[int, msgspec.Meta(description="deleted by retention before they were processed")]
-    records_per_s: Annotated[float, msgspec.Meta(description="processed, over the last minute")]
-    member: Annotated[str, msgspec.Meta(description="who has the partition; empty where that is not known")]
+    lag_s: Annotated[
+        float | None,
+        msgspec.Meta(description="the age of the oldest of them, in seconds; 0 without any; null if it is unknown"),
+    ]
+    missed_records: Annotated[
+        int, msgspec.Meta(description="the number of records that retention deleted before they were processed")
+    ]
+    records_per_s: Annotated[
+        float, msgspec.Meta(description="the number of processed records per second, over the last minute")
+    ]
+    member: Annotated[
+        str,
+        msgspec.Meta(
+            description="the worker on this machine if it has the partition: `process 4711 here`; otherwise empty"
+        ),
+    ]
     recovery_left_records: Annotated[
-        int | None, msgspec.Meta(description="to be replayed until the state is what it was; null: not known")
+        int | None,
+        msgspec.Meta(description="the number of records to replay until the state is recovered; null if it is unknown"),
     ]
     standby_left_records: Annotated[
-        int | None, msgspec.Meta(description="that the standby here is behind; null where there is none")
+        int | None, msgspec.Meta(description="the lag of the standby on this machine, in records; null without one")
     ]
-    remembers: Annotated[bool, msgspec.Meta(description="whether it has states, and snapshots of them")]
-    snapshot_keys: Annotated[int, msgspec.Meta(description="that have a snapshot")]
-    snapshot_ts: Annotated[float | None, msgspec.Meta(description="of the last record in the newest snapshot")]
+    remembers: Annotated[bool, msgspec.Meta(description="whether the operator has states and snapshots of them")]
+    snapshot_keys: Annotated[int, msgspec.Meta(description="the number of keys that have a snapshot")]
+    snapshot_ts: Annotated[
+        float | None,
+        msgspec.Meta(
+            description="the time of the last record in the newest snapshot, seconds since the Unix epoch; null if it "
+            "is unknown"
+        ),
+    ]
     snapshot_behind_records: Annotated[
-        int | None, msgspec.Meta(description="processed since the newest snapshot; null without one")
+        int | None,
+        msgspec.Meta(description="the number of records processed since the newest snapshot; null without one"),
     ]
 
 
@@ -90,16 +113,16 @@ class PipelineWorker(Answer, frozen=True):
 
     pid: Annotated[int, msgspec.Meta(description="its process id; 0 if it has just started")]
     since: Seconds
-    answers: Annotated[bool, msgspec.Meta(description="whether it has answered with its own state")]
+    answers: Annotated[bool, msgspec.Meta(description="whether it has answered a query for its metrics")]
 
 
 class Pipeline(Answer, frozen=True):
     """The progress and the lag of each operator."""
 
     ts: Seconds
-    bus: Annotated[str, msgspec.Meta(description="where it is")]
+    bus: Annotated[str, msgspec.Meta(description="the location of the bus")]
     tasks: Annotated[list[PipelineTask], msgspec.Meta(description="a task for each operator and partition")]
-    worker: Annotated[PipelineWorker | None, msgspec.Meta(description="on this machine; null for none")]
+    worker: Annotated[PipelineWorker | None, msgspec.Meta(description="the worker on this machine; null without one")]
 
 
 class PipelineTopic(Answer, frozen=True):
@@ -108,12 +131,23 @@ class PipelineTopic(Answer, frozen=True):
     name: TopicName
     holds: Annotated[str, msgspec.Meta(description="the content of its records, in words")]
     key: Annotated[str, msgspec.Meta(description="the kind of the keys of its records: `host`")]
-    partitions: Annotated[int | None, msgspec.Meta(description="null where it is missing, or may not be seen")]
+    partitions: Annotated[
+        int | None,
+        msgspec.Meta(description="the number of partitions; null if the topic is missing or access to it is denied"),
+    ]
     records: Annotated[
         int | None, msgspec.Meta(description="the most records that it may hold; null if that is unknown")
     ]
-    bytes: Annotated[float | None, msgspec.Meta(description="estimated by the size of the newest records' values")]
-    retention_s: Annotated[float | None, msgspec.Meta(description="null for the newest record of each key")]
+    bytes: Annotated[
+        float | None,
+        msgspec.Meta(
+            description="the size of all values in bytes, estimated from the newest records; null if it is unknown"
+        ),
+    ]
+    retention_s: Annotated[
+        float | None,
+        msgspec.Meta(description="the retention time in seconds; null if the newest record of each key is kept"),
+    ]
     compacted: Annotated[
         bool, msgspec.Meta(description="whether the newest record of each key is kept without a time limit")
     ]
@@ -125,7 +159,9 @@ class PipelineTopic(Answer, frozen=True):
         Number,
         msgspec.Meta(description="the time of the newest record, seconds since the Unix epoch; null if it is unknown"),
     ]
-    differences: Annotated[list[str], msgspec.Meta(description="in what it is not as wanted, and what to do")]
+    differences: Annotated[
+        list[str], msgspec.Meta(description="the differences from the expected configuration, each with advice")
+    ]
 
 
 class PipelineTopics(Answer, frozen=True):

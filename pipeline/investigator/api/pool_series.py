@@ -49,15 +49,29 @@ class PoolSeries(Answer, frozen=True):
     feature: Counter
     level: LevelPath
     bin_s: Annotated[float, msgspec.Meta(description="the length of a bin, in seconds")]
-    ts: Annotated[list[float], msgspec.Meta(description="the middle of each bin")]
-    lines: Annotated[list[PoolLine], msgspec.Meta(description="those farthest from the others, at most 5")]
-    chosen: Annotated[int, msgspec.Meta(description="how many were asked for")]
-    others: Annotated[int, msgspec.Meta(description="how many the rest is; where all were asked for, all")]
-    all_members: Annotated[bool, msgspec.Meta(description="whether all were asked for")]
-    median: Annotated[list[Number], msgspec.Meta(description="of the rest")]
-    low: Annotated[list[Number], msgspec.Meta(description="its lower quartile")]
-    high: Annotated[list[Number], msgspec.Meta(description="its upper quartile")]
-    merge: Annotated[PoolMerge | None, msgspec.Meta(description="the merge that made the requested cluster")]
+    ts: Annotated[list[float], msgspec.Meta(description="the middle of each bin, seconds since the Unix epoch")]
+    lines: Annotated[
+        list[PoolLine],
+        msgspec.Meta(
+            description="the requested members or groups that are farthest from the others, farthest first, at most 5"
+        ),
+    ]
+    chosen: Annotated[int, msgspec.Meta(description="the number of requested members or groups")]
+    others: Annotated[
+        int, msgspec.Meta(description="the number of the other members or groups; of all if all were requested")
+    ]
+    all_members: Annotated[bool, msgspec.Meta(description="whether all members or groups were requested")]
+    median: Annotated[
+        list[Number],
+        msgspec.Meta(
+            description="the median of the others in each bin, in the unit of the feature; null without a measurement"
+        ),
+    ]
+    low: Annotated[list[Number], msgspec.Meta(description="the lower quartile of the others in each bin, likewise")]
+    high: Annotated[list[Number], msgspec.Meta(description="the upper quartile of the others in each bin, likewise")]
+    merge: Annotated[
+        PoolMerge | None, msgspec.Meta(description="the merge that made the requested cluster; null without `with`")
+    ]
 
 
 class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_": "from"}):
@@ -66,11 +80,18 @@ class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_"
     By default all of the top level, its most distinctive feature, and four hours.
     """
 
-    level: Annotated[str | None, msgspec.Meta(description="its path; without one, the top that is compared")] = None
-    member: Annotated[str, msgspec.Meta(description="a leaf's label; empty for all", max_length=4096)] = ""
+    level: Annotated[
+        str | None, msgspec.Meta(description="the path of the level; by default the highest one that is compared")
+    ] = None
+    member: Annotated[
+        str, msgspec.Meta(description="the label of a leaf; empty for all of the level", max_length=4096)
+    ] = ""
     with_: Annotated[
         str,
-        msgspec.Meta(description="one more: then it is about the smallest cluster that has both", max_length=4096),
+        msgspec.Meta(
+            description="the label of another leaf: the smallest cluster with both is requested; empty for none",
+            max_length=4096,
+        ),
     ] = ""
     feature: Annotated[
         Text, msgspec.Meta(description="the name of the feature; empty for the most distinctive one")
