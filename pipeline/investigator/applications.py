@@ -111,8 +111,13 @@ class Term(Answer, frozen=True):
             description="the change of the performance per unit of the metric; null in a model that is no equation"
         ),
     ]
-    effect: Annotated[str, msgspec.Meta(description="what more of it brings; empty in a model that is no equation")]
-    family: Annotated[list[str], msgspec.Meta(description="metrics that say the same")]
+    effect: Annotated[
+        str,
+        msgspec.Meta(
+            description="the effect of more of the metric, in plain words; empty in a model that is no equation"
+        ),
+    ]
+    family: Annotated[list[str], msgspec.Meta(description="the names of equivalent metrics, best first")]
 
 
 class Candidate(Answer, frozen=True):
@@ -131,7 +136,9 @@ class OneModel(Answer, frozen=True):
     ts: Seconds
     performance: PerformanceMetric
     named: Annotated[str, msgspec.Meta(description="the performance metric in plain words")]
-    kind: Annotated[str, msgspec.Meta(description="linear, neighbours, tree or boosting")]
+    kind: Annotated[
+        str, msgspec.Meta(description="the type of the model: `linear`, `neighbours`, `tree` or `boosting`")
+    ]
     kind_named: Annotated[str, msgspec.Meta(description="its type in plain words: `a regression tree`")]
     equation: Equation
     terms: Annotated[list[Term], msgspec.Meta(description="its metrics, in the order of their selection")]
@@ -152,7 +159,13 @@ class OneModel(Answer, frozen=True):
             description="the reason to build it, in words, with the p-value of the test that rejected the model before"
         ),
     ]
-    changed: Annotated[str, msgspec.Meta(description="what is different against the model before; empty for the first")]
+    changed: Annotated[
+        str,
+        msgspec.Meta(
+            description="the differences from the previous model, in plain words; empty if that one is unknown, as for "
+            "the first"
+        ),
+    ]
     live: Present
 
 
@@ -161,7 +174,9 @@ class Parameter(Answer, frozen=True):
 
     setting: Annotated[str, msgspec.Meta(description="the name of the setting: `regression.window`")]
     value: Annotated[str, msgspec.Meta(description="its value as text for people")]
-    place: Annotated[str, msgspec.Meta(description="where it was given")]
+    place: Annotated[
+        str, msgspec.Meta(description="the place of the value: `laggard.toml:3`, `LAGGARD_HOST`, `--set` or `default`")
+    ]
     help: Annotated[str, msgspec.Meta(description="its description, for people")]
 
 
@@ -170,7 +185,7 @@ class Source(Answer, frozen=True):
 
     name: Annotated[str, msgspec.Meta(description="the name of the source in the settings")]
     kind: Annotated[str, msgspec.Meta(description="the kind of the source: `prometheus`, `lines` or `log`")]
-    reads: Annotated[list[str], msgspec.Meta(description="pages, servers or files")]
+    reads: Annotated[list[str], msgspec.Meta(description="the pages, servers or files that the source reads")]
     interval_s: Annotated[float, msgspec.Meta(description="the time between two reports of the source, in seconds")]
 
 

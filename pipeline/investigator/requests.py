@@ -168,12 +168,15 @@ class RequestRow(Answer, frozen=True):
     request: RequestId
     name: RequestName
     host: RecordingHost
-    ts: Annotated[float, msgspec.Meta(description="when it began, in seconds since the Unix epoch")]
+    ts: Annotated[float, msgspec.Meta(description="the start of the request, seconds since the Unix epoch")]
     duration_s: RequestDuration
     outlying: Annotated[bool, msgspec.Meta(description="whether it is an outlier")]
-    odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
+    odd: Annotated[bool, msgspec.Meta(description="whether it is an outlier by its events, not by its times")]
     score: Annotated[
-        Number, msgspec.Meta(description="above 1 for an outlier; null for a normal request, or if no request is usual")
+        Number,
+        msgspec.Meta(
+            description="the score, above 1 for an outlier; null for a normal request, or if no request is usual"
+        ),
     ]
     cluster: ClusterOfRequest
     cause: Annotated[

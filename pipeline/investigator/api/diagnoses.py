@@ -57,7 +57,9 @@ class DiagnosisPhase(Answer, frozen=True):
 
     number: Annotated[int, msgspec.Meta(description="the number of the phase; the first one is 1")]
     label: Annotated[str, msgspec.Meta(description="the label of the phase: `phase 1`, `dip 2`")]
-    high: Annotated[bool, msgspec.Meta(description="true for a phase of high use, false for a dip between two of them")]
+    high: Annotated[
+        bool, msgspec.Meta(description="whether it is a phase of high use; false for a dip between two of them")
+    ]
     begin_ts: Seconds
     end_ts: Seconds
     samples: Annotated[int, msgspec.Meta(description="the number of rounds in which its threads were sampled")]

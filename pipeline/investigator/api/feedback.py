@@ -76,15 +76,15 @@ class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         msgspec.Meta(
             max_length=MAX_KEY,
-            description="without an incident, the name of the host; empty for the host of this page, or the only "
-            "recorded one",
+            description="the name of the host if there is no incident; empty for the host of this page, or the "
+            "only recorded one",
         ),
     ] = ""
     names: Annotated[
         list[str],
         msgspec.Meta(
             max_length=MAX_CASES,
-            description="without an incident, the names of the programs that are expected to deviate; empty for all",
+            description="the names of the expected programs if there is no incident; empty for all",
         ),
     ] = []
     until: Annotated[

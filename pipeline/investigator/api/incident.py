@@ -59,7 +59,9 @@ Operator = Annotated[str, msgspec.Meta(description="the operator that detected i
 class Phase(Answer, frozen=True):
     """A phase of high use, or the dip between two of them."""
 
-    high: Annotated[bool, msgspec.Meta(description="true for a phase of high use, false for a dip between two of them")]
+    high: Annotated[
+        bool, msgspec.Meta(description="whether it is a phase of high use; false for a dip between two of them")
+    ]
     begin_ts: Seconds
     end_ts: Seconds
     mean: Annotated[

@@ -25,7 +25,11 @@ KeyKind = Annotated[KeyedBy, msgspec.Meta(description="the kind of `key`")]
 KeyName = Annotated[str, msgspec.Meta(description="the name of the host, application, pool or service")]
 
 Score = Annotated[
-    float | None, msgspec.Meta(description="above 1 is more than the false-alarm budget allows; null beyond any number")
+    float | None,
+    msgspec.Meta(
+        description="the score; above 1 is more than the false-alarm budget allows; null if it is too large for "
+        "a number"
+    ),
 ]
 
 

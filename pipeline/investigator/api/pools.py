@@ -70,7 +70,10 @@ class PoolFeature(Answer, frozen=True):
 
     feature: Counter
     value: Annotated[Number, msgspec.Meta(description="the value of the member or group, in the unit of the feature")]
-    mean: Annotated[float | None, msgspec.Meta(description="the pool's usual")]
+    mean: Annotated[
+        float | None,
+        msgspec.Meta(description="the mean in the pool, in the unit of the feature; null if it is unknown"),
+    ]
     standard_deviation: Annotated[
         Number, msgspec.Meta(description="the standard deviation in the pool, in the unit of the feature")
     ]
@@ -80,7 +83,7 @@ class PoolFeature(Answer, frozen=True):
 class Deviating(Answer, frozen=True):
     """Members that deviate from the others."""
 
-    rows: Annotated[list[str], msgspec.Meta(description="ids; of a group its path")]
+    rows: Annotated[list[str], msgspec.Meta(description="the id of the member; of a group its path")]
     name: Annotated[str, msgspec.Meta(description="the name of the member or group")]
     kind: Annotated[
         Literal["spike", "busy", "leak", "stuck", "slower", "left", "younger", "different"],
@@ -89,15 +92,23 @@ class Deviating(Answer, frozen=True):
             "(`slower`), departure (`left`), later start (`younger`), other differences (`different`)"
         ),
     ]
-    harmless: Annotated[bool, msgspec.Meta(description="whether it is no trouble")]
+    harmless: Annotated[bool, msgspec.Meta(description="whether it is harmless: only a later start (`younger`)")]
     score: Annotated[Number, msgspec.Meta(description="the score, 1 or more; null if it is too large for a number")]
-    height: Annotated[float | None, msgspec.Meta(description="at which they merge with others in the dendrogram")]
-    p_value: Annotated[float | None, msgspec.Meta(description="of that merge, au, in percent")]
+    height: Annotated[
+        float | None,
+        msgspec.Meta(description="the height at which they merge with others in the dendrogram; null without one"),
+    ]
+    p_value: Annotated[
+        float | None,
+        msgspec.Meta(description="the approximately unbiased p-value of that merge, in percent; null without one"),
+    ]
     begin_ts: Annotated[
         Number, msgspec.Meta(description="its start, seconds since the Unix epoch; null if it is unknown")
     ]
-    end_ts: Annotated[float | None, msgspec.Meta(description="null while it lasts")]
-    level: Annotated[str, msgspec.Meta(description="path of the group inside which they deviate; empty at the top")]
+    end_ts: Annotated[
+        float | None, msgspec.Meta(description="its end, seconds since the Unix epoch; null while it lasts")
+    ]
+    level: Annotated[str, msgspec.Meta(description="the path of the group inside which they deviate; empty at the top")]
     features: Annotated[list[PoolFeature], msgspec.Meta(description="the most distinctive features, worst first")]
     sentence: Sentence
 
@@ -107,7 +118,13 @@ class PoolStanding(Answer, frozen=True):
 
     pool: PoolName
     name: PoolPrinted
-    ts: Annotated[float | None, msgspec.Meta(description="of its newest frame; null where that is long ago")]
+    ts: Annotated[
+        float | None,
+        msgspec.Meta(
+            description="the time of its newest frame, seconds since the Unix epoch; null if none is among the newest "
+            "records"
+        ),
+    ]
     silent: Annotated[bool, msgspec.Meta(description="whether its newest frame is older than 90 s, or is unknown")]
     members: Annotated[
         int | None, msgspec.Meta(description="the number of members in its newest frames; null if that is unknown")
@@ -122,7 +139,7 @@ class Pools(Answer, frozen=True):
     pools: Annotated[
         list[PoolStanding], msgspec.Meta(description="the pools with the largest deviations first, then by name")
     ]
-    hint: Annotated[str, msgspec.Meta(description="where pools come from, if there are none; otherwise empty")]
+    hint: Annotated[str, msgspec.Meta(description="a hint on the sources of pools if there are none; otherwise empty")]
 
 
 class PoolsQuestion(Question, frozen=True):
@@ -135,9 +152,17 @@ class PoolsQuestion(Question, frozen=True):
 class PoolLeaf(Answer, frozen=True):
     """A leaf of a dendrogram: a member, a group, or a folded cluster of them."""
 
-    label: Annotated[str, msgspec.Meta(description="names it in questions")]
-    name: Annotated[str, msgspec.Meta(description="its name among the others")]
-    note: Annotated[str, msgspec.Meta(description="how it deviates, or that members inside it do; otherwise empty")]
+    label: Annotated[str, msgspec.Meta(description="the label of the leaf, for queries")]
+    name: Annotated[
+        str, msgspec.Meta(description="the short label of the leaf, for people: `worker-3`, `worker-3 and 11 more`")
+    ]
+    note: Annotated[
+        str,
+        msgspec.Meta(
+            description="the kind of its deviation, `3 of them` if some deviate, or `inside` if members of the group "
+            "do; otherwise empty"
+        ),
+    ]
     harmless: Annotated[
         bool, msgspec.Meta(description="whether it deviates only because it began later than the others")
     ]
@@ -147,8 +172,10 @@ class PoolLeaf(Answer, frozen=True):
         Number, msgspec.Meta(description="the height at which the last of its members merge; 0 for one member")
     ]
     place: Place
-    path: Annotated[str, msgspec.Meta(description="of the level of its members, if it is a group; otherwise empty")]
-    compared: Annotated[bool, msgspec.Meta(description="whether that level has a dendrogram, for some deviate in it")]
+    path: Annotated[
+        str, msgspec.Meta(description="the path of the level of its members if it is a group; otherwise empty")
+    ]
+    compared: Annotated[bool, msgspec.Meta(description="whether that level has a dendrogram of its own")]
 
 
 class PoolMerge(Answer, frozen=True):
@@ -157,7 +184,10 @@ class PoolMerge(Answer, frozen=True):
     first: Annotated[int, msgspec.Meta(description="the number of one cluster")]
     second: Annotated[int, msgspec.Meta(description="the number of the other cluster")]
     height: Annotated[Number, msgspec.Meta(description="the height at which the two clusters merge")]
-    p_value: Annotated[float | None, msgspec.Meta(description="approximately unbiased, in percent")]
+    p_value: Annotated[
+        float | None,
+        msgspec.Meta(description="the approximately unbiased p-value of the merge, in percent; null without one"),
+    ]
     members: Annotated[int, msgspec.Meta(description="the number of members or groups in both")]
     place: Place
 
@@ -172,7 +202,7 @@ class PoolLevel(Answer, frozen=True):
     leaves: Annotated[list[PoolLeaf], msgspec.Meta(description="the leaves, numbered from 0 in this order")]
     merges: Annotated[list[PoolMerge], msgspec.Meta(description="the merges, lowest height first")]
     highest: Annotated[Number, msgspec.Meta(description="the height of the highest merge")]
-    ticks: Annotated[list[float], msgspec.Meta(description="round heights, for an axis")]
+    ticks: Annotated[list[float], msgspec.Meta(description="round heights for the ticks of an axis")]
 
 
 class Pool(Answer, frozen=True):
@@ -183,13 +213,15 @@ class Pool(Answer, frozen=True):
     ts: Seconds
     members: Annotated[int, msgspec.Meta(description="the number of members at this time")]
     young: Young
-    belief: Annotated[str, msgspec.Meta(description="how far it is to be relied on")]
+    belief: Annotated[str, msgspec.Meta(description="a sentence on the reliability of the comparison")]
     sentences: Annotated[
         list[str], msgspec.Meta(description="a sentence for each deviation, worst first; without any, one that says so")
     ]
     ranking: Annotated[list[Deviating], msgspec.Meta(description="the deviations, worst first")]
-    levels: Annotated[list[PoolLevel], msgspec.Meta(description="the top first")]
-    features: Annotated[list[str], msgspec.Meta(description="the most telling ones first")]
+    levels: Annotated[list[PoolLevel], msgspec.Meta(description="the dendrograms from the top down")]
+    features: Annotated[
+        list[str], msgspec.Meta(description="the names of the features of members, most distinctive first")
+    ]
 
 
 class PoolQuestion(Question, frozen=True):

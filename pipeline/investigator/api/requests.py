@@ -54,16 +54,28 @@ class OneService(Answer, frozen=True):
     """The requests of a service in a time range."""
 
     service: ServiceName
-    first: Annotated[float, msgspec.Meta(description="when the first of them began, in seconds since the Unix epoch")]
-    newest: Annotated[float, msgspec.Meta(description="when the newest did")]
+    first: Annotated[float, msgspec.Meta(description="the start of the first request, seconds since the Unix epoch")]
+    newest: Annotated[float, msgspec.Meta(description="the start of the newest request, seconds since the Unix epoch")]
     every: Annotated[HowLong, msgspec.Meta(description="the durations of all its requests in this time")]
     normal: Annotated[HowLong, msgspec.Meta(description="the durations of the normal requests")]
     outlying: Annotated[HowLong, msgspec.Meta(description="the durations of the outliers")]
-    usual_s: Annotated[Number, msgspec.Meta(description="what normal ones took when the newest outlying one came")]
-    clusters: Annotated[int, msgspec.Meta(description="of outlying requests that are alike")]
-    troubles: Annotated[list[OpenIncident], msgspec.Meta(description="incidents of the service that are open now")]
-    young: Annotated[bool, msgspec.Meta(description="whether too few requests were known for reliable results")]
-    cut: Annotated[bool, msgspec.Meta(description="whether there were more normal ones; the newest are counted")]
+    usual_s: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the mean duration of normal requests at the newest outlier, in seconds; null if it is unknown"
+        ),
+    ]
+    clusters: Annotated[int, msgspec.Meta(description="the number of clusters of similar outliers")]
+    troubles: Annotated[
+        list[OpenIncident],
+        msgspec.Meta(description="the open incidents of the service, the one that opened last first"),
+    ]
+    young: Annotated[
+        bool, msgspec.Meta(description="whether too few requests were known for a reliable score of the newest outlier")
+    ]
+    cut: Annotated[
+        bool, msgspec.Meta(description="whether there are too many requests: older normal ones are not counted")
+    ]
     missing_ratio: Annotated[
         float,
         msgspec.Meta(
@@ -78,9 +90,20 @@ class Services(Asked, frozen=True):
     services: Annotated[
         list[OneService], msgspec.Meta(description="the services with most outliers first, then by name")
     ]
-    silent: Annotated[list[str], msgspec.Meta(description="services of which requests are known of other times alone")]
-    newest: Annotated[Number, msgspec.Meta(description="when the newest request of all began")]
-    hint: Annotated[str, msgspec.Meta(description="how to record requests, if there are none; otherwise empty")]
+    silent: Annotated[
+        list[str],
+        msgspec.Meta(description="the other recorded services, which have no requests in this time, sorted by name"),
+    ]
+    newest: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the start of the newest request in this time, otherwise of all, seconds since the Unix epoch; "
+            "null without one"
+        ),
+    ]
+    hint: Annotated[
+        str, msgspec.Meta(description="a hint on the recording of requests if no service is recorded; otherwise empty")
+    ]
 
 
 class OneCluster(Answer, frozen=True):
@@ -88,7 +111,9 @@ class OneCluster(Answer, frozen=True):
 
     cluster: ClusterName
     requests: Annotated[int, msgspec.Meta(description="the number of its requests in this time")]
-    odd: Annotated[int, msgspec.Meta(description="how many of them are odd, not slow")]
+    odd: Annotated[
+        int, msgspec.Meta(description="the number of them that are outliers by their events, not by their times")
+    ]
     first: Seconds
     newest: Seconds
     median_s: Annotated[float, msgspec.Meta(description="the median of their durations, in seconds")]
@@ -99,7 +124,7 @@ class OneCluster(Answer, frozen=True):
             description="the probable cause, a sentence on the cluster; without a cluster, on its newest request"
         ),
     ]
-    example: Annotated[str, msgspec.Meta(description="the id of the newest")]
+    example: Annotated[str, msgspec.Meta(description="the id of its newest request")]
 
 
 class HowManyTookHowLong(Answer, frozen=True):
@@ -153,8 +178,8 @@ class Listed(Asked, frozen=True):
     requests: Annotated[
         list[RequestRow], msgspec.Meta(description="the requests in the order of `sort`, at most `most`")
     ]
-    found: Annotated[int, msgspec.Meta(description="how many there are that were looked for, shown or not")]
-    of: Annotated[int, msgspec.Meta(description="among how many of the service")]
+    found: Annotated[int, msgspec.Meta(description="the number of requests that match the filter, returned or not")]
+    of: Annotated[int, msgspec.Meta(description="the number of all requests of the service in this time")]
 
 
 def services(reading: Reading, question: Stretch) -> Services:

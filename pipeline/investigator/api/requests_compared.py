@@ -55,16 +55,22 @@ class Plane(Asked, frozen=True):
     way: Annotated[
         Literal["isomap", "principal"], msgspec.Meta(description="isometric mapping, or principal components")
     ]
-    pending: Annotated[bool, msgspec.Meta(description="whether a better or newer one is being made: ask again")]
-    normal: Annotated[int, msgspec.Meta(description="normal requests in this time, drawn or not")]
-    outlying: Annotated[int, msgspec.Meta(description="outlying requests, likewise")]
+    pending: Annotated[
+        bool, msgspec.Meta(description="whether a better or newer plane is being computed: request it again soon")
+    ]
+    normal: Annotated[int, msgspec.Meta(description="the number of normal requests in this time, drawn or not")]
+    outlying: Annotated[int, msgspec.Meta(description="the number of outliers in this time, drawn or not")]
     requests: Annotated[list[str], msgspec.Meta(description="the id of each request")]
     ts: Annotated[list[float], msgspec.Meta(description="the start of each request, seconds since the Unix epoch")]
     duration_s: Annotated[list[float], msgspec.Meta(description="the duration of each request, in seconds")]
-    x_s: Annotated[list[float], msgspec.Meta(description="a distance, in seconds")]
+    x_s: Annotated[list[float], msgspec.Meta(description="the distance along one axis, in seconds")]
     y_s: Annotated[list[float], msgspec.Meta(description="the distance along the other axis, in seconds")]
     cluster: Annotated[
-        list[int], msgspec.Meta(description="the place in `clusters`; -1 of a normal request, -2 of one in no cluster")
+        list[int],
+        msgspec.Meta(
+            description="the place of each request in `clusters`; -1 if it is normal, -2 if it is an outlier in no "
+            "cluster"
+        ),
     ]
     clusters: Annotated[list[str], msgspec.Meta(description="the names of the clusters, sorted")]
 
@@ -85,7 +91,7 @@ class StateBeside(Answer, frozen=True):
     usual_s: Annotated[
         Number, msgspec.Meta(description="the mean time of normal requests in it, in seconds; null if it is unknown")
     ]
-    count: Annotated[Number, msgspec.Meta(description="how often it is entered")]
+    count: Annotated[Number, msgspec.Meta(description="the mean count of entries; null if it is unknown")]
     usual_count: Annotated[
         Number, msgspec.Meta(description="the mean count of entries of normal requests; null if it is unknown")
     ]
@@ -95,7 +101,10 @@ class Distinction(Answer, frozen=True):
     """A difference between these requests and normal ones: means per request."""
 
     text: Annotated[str, msgspec.Meta(description="the difference in words")]
-    what: Annotated[list[str], msgspec.Meta(description="system calls in a row; or state, call, object, by, result")]
+    what: Annotated[
+        list[str],
+        msgspec.Meta(description="the system calls in a row; or the state, system call, object, cause and result"),
+    ]
     count: Annotated[float, msgspec.Meta(description="the mean count in these requests")]
     usual_count: Annotated[float, msgspec.Meta(description="the mean count in normal requests")]
     time_s: Annotated[
@@ -104,10 +113,14 @@ class Distinction(Answer, frozen=True):
     usual_time_s: Annotated[
         Number, msgspec.Meta(description="the mean time in normal requests, in seconds; null for system calls in a row")
     ]
-    share: Annotated[float, msgspec.Meta(description="of these requests that have it, 0 to 1")]
+    share: Annotated[float, msgspec.Meta(description="the share of these requests that have it, from 0 to 1")]
     usual_share: Annotated[float, msgspec.Meta(description="the share of normal requests that have it, from 0 to 1")]
     statistic: Annotated[
-        float, msgspec.Meta(description="the difference in spreads of normal requests; 3 and less could be chance")
+        float,
+        msgspec.Meta(
+            description="the difference in units of the normal spread, negative for less than normal; magnitudes up to "
+            "3 may be chance"
+        ),
     ]
 
 
@@ -131,9 +144,19 @@ class Cluster(Asked, frozen=True):
     states: Annotated[
         list[StateBeside], msgspec.Meta(description="the known states in a fixed order, then others by name")
     ]
-    ngrams: Annotated[list[Distinction], msgspec.Meta(description="system calls in a row")]
-    spent: Annotated[list[Distinction], msgspec.Meta(description="what time was spent on")]
-    examples: Annotated[list[RequestRow], msgspec.Meta(description="the slowest of them")]
+    ngrams: Annotated[
+        list[Distinction],
+        msgspec.Meta(
+            description="the distinctive sequences of system calls, most distinctive first; empty without a comparison"
+        ),
+    ]
+    spent: Annotated[
+        list[Distinction],
+        msgspec.Meta(description="the distinctive uses of time, most distinctive first; empty without a comparison"),
+    ]
+    examples: Annotated[
+        list[RequestRow], msgspec.Meta(description="the slowest of its requests, longest first, at most 10")
+    ]
 
 
 def plane(reading: Reading, question: OfService) -> Plane:

@@ -58,14 +58,19 @@ class Which(OfService, frozen=True, kw_only=True):
     """A request; the time range is that of the others in its cluster."""
 
     request: Annotated[Text, msgspec.Meta(min_length=1, description="the id of the request, or the beginning of it")]
-    at: Annotated[Time | None, msgspec.Meta(description="when it began: that finds one of long ago")] = None
+    at: Annotated[
+        Time | None,
+        msgspec.Meta(
+            description="the start of the request, seconds since the Unix epoch, to find one outside of the time range"
+        ),
+    ] = None
 
 
 class Verdict(Answer, frozen=True):
     """The verdict on an outlying request."""
 
-    odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
-    score: Annotated[Number, msgspec.Meta(description="above 1; null where no request is usual")]
+    odd: Annotated[bool, msgspec.Meta(description="whether it is an outlier by its events, not by its times")]
+    score: Annotated[Number, msgspec.Meta(description="the score, above 1; null if no request is usual")]
     cluster: ClusterOfRequest
     cause: Annotated[str, msgspec.Meta(description="the probable cause, a sentence for people")]
     young: Young
@@ -75,7 +80,7 @@ class Piece(Answer, frozen=True):
     """A piece of the critical path in one lane."""
 
     lane: Annotated[int, msgspec.Meta(description="the place of its thread in `lanes`")]
-    begin_s: Annotated[float, msgspec.Meta(description="in seconds after the request began")]
+    begin_s: Annotated[float, msgspec.Meta(description="the start, in seconds after the request began")]
     end_s: Annotated[float, msgspec.Meta(description="the end, in seconds after the request began")]
     state: StateName
     detail: Annotated[str, msgspec.Meta(description="the system call, or what was waited for; may be empty")]
@@ -95,10 +100,28 @@ class StateOf(Answer, frozen=True):
     state: StateName
     label: StateLabel
     color: StateColor
-    path_s: Annotated[Number, msgspec.Meta(description="on the critical path; null where that is not known")]
-    own_s: Annotated[Number, msgspec.Meta(description="of its own thread, which may wait for others")]
-    usual_s: Annotated[Number, msgspec.Meta(description="of its own thread in a normal request, on average")]
-    detail: Annotated[str, msgspec.Meta(description="in which calls, and on what, most of the path's time was")]
+    path_s: Annotated[
+        Number, msgspec.Meta(description="the time on the critical path, in seconds; null if it is unknown")
+    ]
+    own_s: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the time of its own thread, which may wait for others, in seconds; null if it is unknown"
+        ),
+    ]
+    usual_s: Annotated[
+        Number,
+        msgspec.Meta(
+            description="the mean time of the own thread of normal requests, in seconds; null if it is unknown"
+        ),
+    ]
+    detail: Annotated[
+        str,
+        msgspec.Meta(
+            description="the system calls or causes with most of the path's time, longest first: `openat 12 ms`; may "
+            "be empty"
+        ),
+    ]
 
 
 class SpentOn(Answer, frozen=True):
@@ -128,14 +151,21 @@ class RequestPath(Asked, frozen=True):
     request: RequestId
     name: RequestName
     host: RecordingHost
-    ts: Annotated[float, msgspec.Meta(description="when it began, in seconds since the Unix epoch")]
+    ts: Annotated[float, msgspec.Meta(description="the start of the request, seconds since the Unix epoch")]
     duration_s: RequestDuration
     heading: Annotated[
         str, msgspec.Meta(description="the request in one line: name, id, service, time, host and duration")
     ]
     verdict: Annotated[Verdict | None, msgspec.Meta(description="the result on an outlier; null for a normal request")]
-    description: Annotated[str, msgspec.Meta(description="of the path, for who cannot see it; empty without one")]
-    lanes: Annotated[list[str], msgspec.Meta(description="threads: its own, then others as the path comes to them")]
+    description: Annotated[
+        str, msgspec.Meta(description="the path as text, for people who cannot see it; empty without a path")
+    ]
+    lanes: Annotated[
+        list[str],
+        msgspec.Meta(
+            description="the threads of the path: its own, then others in the order of the path; empty without a path"
+        ),
+    ]
     pieces: Annotated[
         list[Piece], msgspec.Meta(description="the pieces of the path in the order of time; empty without a path")
     ]
@@ -151,7 +181,12 @@ class RequestPath(Asked, frozen=True):
         msgspec.Meta(description="the parts of its time, longest first; the last one may be the sum of the others"),
     ]
     notes: Annotated[list[str], msgspec.Meta(description="sentences on the limits of the reliability of this record")]
-    others: Annotated[list[RequestRow], msgspec.Meta(description="of its cluster, the nearest in time")]
+    others: Annotated[
+        list[RequestRow],
+        msgspec.Meta(
+            description="other requests of its cluster, nearest in time first, at most 10; empty without a cluster"
+        ),
+    ]
 
 
 def path(reading: Reading, question: Which) -> RequestPath:

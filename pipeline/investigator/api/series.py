@@ -49,7 +49,7 @@ UsualTick = Annotated[
     float, msgspec.Meta(description="the usual time between two frames, in seconds; 0 if it is unknown")
 ]
 Step = Annotated[
-    float, msgspec.Meta(description="the time between two points, in seconds; a tick where none is thinned")
+    float, msgspec.Meta(description="the time between two points, in seconds; a tick if the series is not thinned")
 ]
 MarksThen = Annotated[list[MarkNear], msgspec.Meta(description="the marks of the host in the range, newest first")]
 IncidentsThen = Annotated[
@@ -101,7 +101,9 @@ class Series(Answer, frozen=True):
     high: Greatest
     tick_s: UsualTick
     step_s: Step
-    complete: Annotated[bool, msgspec.Meta(description="whether every tick was read; otherwise ask again soon")]
+    complete: Annotated[
+        bool, msgspec.Meta(description="whether all ticks were read; otherwise request them again soon")
+    ]
     usual: Annotated[Usual | None, msgspec.Meta(description="the baseline at the moment; null without one")]
     band: Annotated[Band | None, msgspec.Meta(description="the usual range of the counter; null without a baseline")]
     marks: MarksThen
@@ -114,8 +116,12 @@ class Timeline(Answer, frozen=True):
     host: HostName
     begin: Start = msgspec.field(name="from")
     end: Stop = msgspec.field(name="to")
-    first_ts: Annotated[float, msgspec.Meta(description="of the oldest frame that is there, in seconds")]
-    last_ts: Annotated[float, msgspec.Meta(description="of the newest frame")]
+    first_ts: Annotated[
+        float, msgspec.Meta(description="the time of the oldest frame of the host, seconds since the Unix epoch")
+    ]
+    last_ts: Annotated[
+        float, msgspec.Meta(description="the time of the newest frame of the host, seconds since the Unix epoch")
+    ]
     feature: Counter
     ts: Times
     values: Values

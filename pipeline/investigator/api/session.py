@@ -28,8 +28,13 @@ class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Opened(Answer, frozen=True):
     """A session; its cookie comes with the answer."""
 
-    key: Annotated[str, msgspec.Meta(description="to be sent as X-Laggard-Session, in addition to the cookie")]
-    writes: Annotated[bool, msgspec.Meta(description="whether it may change things")]
+    key: Annotated[
+        str,
+        msgspec.Meta(
+            description="the key of the session, for the header `X-Laggard-Session` in addition to the cookie"
+        ),
+    ]
+    writes: Annotated[bool, msgspec.Meta(description="whether the session may change things")]
 
 
 class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
