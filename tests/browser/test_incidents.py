@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from laggard.pipeline.core.bus import Outgoing
 from laggard.pipeline.core.engine.publishing import outgoing, outgoing_diagnosis
-from laggard.pipeline.core.records import Decoder, Feedback
-from laggard.pipeline.core.topics import COUNTERS, DIAGNOSES
+from laggard.pipeline.core.records import Decoder, Feedback, encode
+from laggard.pipeline.core.topics import COUNTERS, DIAGNOSES, REQUESTS
 from tests.browser.conftest import NARROW
 from tests.pipeline.investigator.troubles import (
     HOG,
@@ -27,6 +28,7 @@ from tests.pipeline.investigator.troubles import (
 )
 from tests.pipeline.methods.diagnoses.conftest import UNTRUSTWORTHY
 from tests.pipeline.methods.incidents.joined import notice
+from tests.pipeline.methods.requests.told import outlying
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +118,22 @@ def test_one_shows_what_was_seen_told_and_done(page: Served, tab: Page, expects:
     expect(tab).to_have_url(re.compile(r"from=\d+&to=\d+"))
     tab.get_by_role("button", name="Reset").click()
     expect(tab).not_to_have_url(re.compile(r"from="))
+
+
+def test_an_application_has_what_its_traced_requests_waited_for(page: Served, tab: Page) -> None:
+    late_s, bus = 5_600.0, page.reading.bus
+    page.reading.clock = lambda: T0 + 6_000.0
+    slow = anomaly(late_s, "web-1", "regression", key="wordpress", keyed_by="application", scope="performance")
+    (of_model,), records = joined(slow)
+    bus.append(records)
+    for request, output in outlying(begin=T0 + late_s):
+        bus.append([Outgoing(TOPICS.name(REQUESTS), request.service, encode(request), request.ts)])
+        bus.append([outgoing(output, TOPICS)])
+    tab.goto(f"{page.url}/incidents?id={of_model.id}")
+    card = tab.locator("section.card", has=tab.get_by_role("heading", name="Traced requests"))
+    expect(card.get_by_role("listitem").last).to_contain_text("10 of them: waits for a lock held by worker")
+    more = card.get_by_role("link", name="more at the onset")
+    expect(more).to_have_attribute("href", re.compile(rf"^/requests\?service=wordpress&at={T0 + late_s:.0f}$"))
 
 
 def test_a_flame_graph_is_walked_through_by_keys_and_clicks(page: Served, tab: Page, expects: Expects) -> None:
