@@ -32,7 +32,7 @@ class Part(Answer, frozen=True):
     row: RowId
     name: Annotated[str, msgspec.Meta(description="the name of the process: `laggard-worker`")]
     part: Annotated[
-        str, msgspec.Meta(description="the part of laggard that it belongs to, as in the command `laggard PART`")
+        str, msgspec.Meta(description="the part of laggard that it belongs to, named as its command: `work`")
     ]
     cpu_ratio: Annotated[
         float | None, msgspec.Meta(description="the CPU use as a share of one core; null if it is not recorded")
