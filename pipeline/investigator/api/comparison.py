@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.history.report import plain_findings, since
-from laggard.pipeline.investigator.api.moment import Command, Container, Feature, Pid, Row, User, host_row_of, row_of
+from laggard.pipeline.investigator.api.rows import Command, Container, Feature, Pid, Row, User, host_row_of, row_of
 from laggard.pipeline.investigator.endpoint import (
     Answer,
     Counter,

@@ -1,4 +1,4 @@
-"""One incident: its phases, evidence, diagnoses, similar ones, and its text."""
+"""One incident: its phases, evidence, diagnoses, and similar ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from laggard.pipeline.core.records.outputs import Progress
 from laggard.pipeline.investigator.api.incidents import Culprit, OneIncident, Score, blamed_of, incident_of
-from laggard.pipeline.investigator.api.moment import Basis, Feature
+from laggard.pipeline.investigator.api.rows import Basis, Feature
 from laggard.pipeline.investigator.applications import (  # noqa: TC001 - msgspec reads annotations
     Equation,
     PerformanceMetric,
@@ -25,7 +25,6 @@ from laggard.pipeline.investigator.endpoint import (
     Scope,
     Seconds,
     Sentence,
-    Text,
     Young,
 )
 from laggard.pipeline.methods.applications.queries import past_models
@@ -33,18 +32,15 @@ from laggard.pipeline.methods.applications.report import changed, equation_with_
 from laggard.pipeline.methods.diagnoses.words import sentence as doing
 from laggard.pipeline.methods.incidents.account import account
 from laggard.pipeline.methods.incidents.diagnosed import during
-from laggard.pipeline.methods.incidents.markdown import markdown
 from laggard.pipeline.methods.incidents.queries import REACH_S, blamed_rows
 from laggard.pipeline.methods.incidents.silence import silent_hosts
 from laggard.pipeline.methods.incidents.similar import similar
-from laggard.pipeline.methods.requests.beside import beside
 
 if TYPE_CHECKING:
     from laggard.operators.ranking import RowScore
     from laggard.pipeline.core.records.outputs import Anomaly, Evidence, Found, Incident
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.methods.incidents.account import Account
-    from laggard.pipeline.methods.incidents.beside import Beside
 
 MOST_ROWS: Final = 20
 """The most rows of a ranking."""
@@ -214,22 +210,6 @@ class SimilarIncidents(Answer, frozen=True):
     since: Annotated[float, msgspec.Meta(description="the earliest time of the search, seconds since the Unix epoch")]
 
 
-class OtherReport(Answer, frozen=True):
-    """The report of the other method: traced requests of an application, or the performance model of a service."""
-
-    title: Annotated[str, msgspec.Meta(description="its subject in a word or two; empty without a report")]
-    sentences: Annotated[list[str], msgspec.Meta(description="the report; empty without one")]
-    incident: Annotated[
-        str, msgspec.Meta(description="the id of the incident that the other method detected; empty without one")
-    ]
-
-
-class Markdown(Answer, frozen=True):
-    """An incident as Markdown."""
-
-    text: Annotated[str, msgspec.Meta(description="the incident as Markdown")]
-
-
 class IncidentQuestion(Question, frozen=True):
     """An incident, by its id or a prefix of it."""
 
@@ -242,14 +222,6 @@ class SimilarQuestion(IncidentQuestion, frozen=True):
     """An incident, and the number of similar ones to return."""
 
     most: Annotated[int, msgspec.Meta(ge=1, le=100, description="the most similar incidents to return")] = 10
-
-
-class MarkdownQuestion(IncidentQuestion, frozen=True):
-    """An incident, and the address of its page for a link in the text."""
-
-    link: Annotated[
-        Text, msgspec.Meta(description="the URL of the page of the incident; ignored unless it is of http or https")
-    ] = ""
 
 
 def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
@@ -303,25 +275,6 @@ def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarInc
         ],
         since,
     )
-
-
-def incident_beside(reading: Reading, question: IncidentQuestion) -> OtherReport:
-    """Return the report of the other method on the application or service of an incident."""
-    found = _beside(reading, reading.incident(question.id))
-    return OtherReport("", [], "") if found is None else OtherReport(found.title, list(found.sentences), found.incident)
-
-
-def _beside(reading: Reading, found: Incident) -> Beside | None:
-    return beside(reading.bus, reading.topics, found, reading.requests.stored.between, reading.clock())
-
-
-def incident_markdown(reading: Reading, question: MarkdownQuestion) -> Markdown:
-    """Return an incident as Markdown."""
-    found = reading.incident(question.id)
-    details = account(reading.bus, reading.topics, found)
-    diagnoses = during(reading.bus, reading.topics, found)
-    other = _beside(reading, found)
-    return Markdown(markdown(found, details, diagnoses, question.link, reading.clock(), beside=other))
 
 
 def _seen(evidence: Evidence, details: Account) -> Seen:
@@ -381,24 +334,10 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         IncidentQuestion,
     ),
     Endpoint(
-        "/incident/beside",
-        "The report of the other method on an application or a service.",
-        OtherReport,
-        incident_beside,
-        IncidentQuestion,
-    ),
-    Endpoint(
         "/incident/similar",
         "Similar earlier incidents, and why they are similar.",
         SimilarIncidents,
         similar_incidents,
         SimilarQuestion,
-    ),
-    Endpoint(
-        "/incident/markdown",
-        "One incident as Markdown, for a ticket or a chat.",
-        Markdown,
-        incident_markdown,
-        MarkdownQuestion,
     ),
 )

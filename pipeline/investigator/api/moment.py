@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from laggard.pipeline.alarms.status import ALARMED, Status
-from laggard.pipeline.core.own import is_own
-from laggard.pipeline.explaining.explain import clause, pid_of
-from laggard.pipeline.explaining.text import compared
 from laggard.pipeline.history.report import belief, host_figures, plain_findings, since
+from laggard.pipeline.investigator.api.rows import Row, finite, host_row_of, row_of, unjudged_row
 from laggard.pipeline.investigator.endpoint import (
     Answer,
     Counter,
@@ -20,7 +17,6 @@ from laggard.pipeline.investigator.endpoint import (
     Number,
     Question,
     RowId,
-    RowName,
     Scope,
     Seconds,
     Text,
@@ -30,12 +26,10 @@ from laggard.pipeline.investigator.endpoint import (
     Young,
 )
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
-from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES, Who
+from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
-    from laggard.operators.ranking import FeatureScore, RowScore
-    from laggard.pipeline.core.records import Frame
     from laggard.pipeline.investigator.moments import AnalyzedMoment
     from laggard.pipeline.investigator.reading import Reading
 
@@ -45,89 +39,10 @@ MARKS_WITHIN_S: Final = 600.0
 EXPECTED_ROWS: Final = 8
 """The number of worst rows whose series the page probably requests."""
 
-Role = Annotated[
-    Literal["culprit", "victim", "own", "other"],
-    msgspec.Meta(
-        description="`culprit`; `victim`: it waits for others; `own`: a process of laggard; `other`: none of these"
-    ),
-]
-Pid = Annotated[int | None, msgspec.Meta(description="the process id; null if the row is no process")]
-User = Annotated[str, msgspec.Meta(description="the user that it runs as; empty if that is not recorded")]
-Container = Annotated[
-    str, msgspec.Meta(description="its container or unit: `nginx.service`; empty without one, or if it is not recorded")
-]
-Command = Annotated[str, msgspec.Meta(description="its command line; empty if that is not recorded")]
 WantedMoment = Annotated[
     Number, msgspec.Meta(description="the requested moment, seconds since the Unix epoch; null for now")
 ]
-Basis = Annotated[
-    str,
-    msgspec.Meta(
-        description="the baseline: its own past (`itself`), that of its `name`, the `starts` of rows, `all` rows, or a "
-        "`threshold`"
-    ),
-]
 Live = Annotated[bool, msgspec.Meta(description="whether no moment was requested: it is the newest frame")]
-
-
-class Feature(Answer, frozen=True):
-    """A counter of a row, with its baseline."""
-
-    feature: Counter
-    value: Annotated[
-        Number, msgspec.Meta(description="its value in the frame, in its base unit; null if it is missing")
-    ]
-    mean: Annotated[
-        Number,
-        msgspec.Meta(description="the mean of the baseline, or the threshold, in the base unit; null without one"),
-    ]
-    standard_deviation: Annotated[
-        Number, msgspec.Meta(description="the standard deviation of the baseline, in the base unit; null without one")
-    ]
-    score: Annotated[
-        Number,
-        msgspec.Meta(description="the score, comparable between the features of a row; null if it was not judged"),
-    ]
-    recent: Annotated[
-        Number, msgspec.Meta(description="the scored mean of the last values, in the base unit; null if there is none")
-    ]
-
-
-class Row(Answer, frozen=True):
-    """A process, or the host itself, at a moment."""
-
-    row: RowId
-    name: RowName
-    pid: Pid
-    user: User
-    container: Container
-    command: Command
-    score: Annotated[
-        Number, msgspec.Meta(description="the score; above 1 is anomalous; null if the row is not judged yet")
-    ]
-    role: Role
-    basis: Basis
-    basis_text: Annotated[
-        str, msgspec.Meta(description="the baseline in plain words; empty for its own past and for a threshold")
-    ]
-    age_s: Annotated[
-        Number,
-        msgspec.Meta(
-            description="the time for which the row has been learned, in seconds; null if it is not judged yet"
-        ),
-    ]
-    gone_s: Annotated[float, msgspec.Meta(description="the time since it ended, in seconds; 0 if it is in the frame")]
-    took: Annotated[
-        str,
-        msgspec.Meta(description="the most unusual activity of the row, in plain words; empty if it is not judged yet"),
-    ]
-    features: Annotated[
-        list[Feature],
-        msgspec.Meta(
-            description="the features of the row, worst first; in the order of the frame if they are not judged"
-        ),
-    ]
-    features_left_out: Annotated[int, msgspec.Meta(description="the number of further features with a value")]
 
 
 class Belief(Answer, frozen=True):
@@ -275,7 +190,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
     ranking = found.ranking if question.features <= LISTED_FEATURES else found.whole(question.features)
     rows = [row_of(found, each, question.features) for each in ranking.rows[: question.rows]]
     unjudged = found.unjudged
-    rows += [_unjudged(found, each, 0) for each in unjudged[: question.rows - len(rows)]]
+    rows += [unjudged_row(found, each, 0) for each in unjudged[: question.rows - len(rows)]]
     reading.columns.want(host, why.frame.scope, [each.row for each in rows[EXPECTED_ROWS - 1 :: -1]])
     about, grown = why.subject, why.grown
     ts = why.frame.ts
@@ -289,7 +204,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         live=question.at is None,
         silent_s=why.silent_s(reading.clock()) if question.at is None else 0.0,
         scope=why.frame.scope,
-        score=_number(ranking.score),
+        score=finite(ranking.score),
         status=status,
         # With an open incident, no sentence says that a score is below the alert level.
         sentences=plain_findings(why, scored=status in ALARMED, since=since(why, clocked=False)),
@@ -300,10 +215,10 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         host_row=host_row_of(found, question.features),
         host_summary=[] if why.host_frame is None else [Figure(*each) for each in host_figures(why.host_frame)],
         short_lived=[ShortLived(name, count) for name, count in why.short_lived],
-        since=_number(why.since),
-        began=_number(why.began),
+        since=finite(why.since),
+        began=finite(why.began),
         began_before=why.began_before,
-        grown=None if grown is None else Growth(grown.ts, _number(grown.value), grown.before),
+        grown=None if grown is None else Growth(grown.ts, finite(grown.value), grown.before),
         marks=reading.events.marks(host, ts - MARKS_WITHIN_S, ts + MARKS_WITHIN_S),
         incidents=incidents,
     )
@@ -326,116 +241,10 @@ def one_row(reading: Reading, question: RowQuestion) -> OneRow:
     return OneRow(host, why.frame.ts, question.at, why.tick_s, question.at is None, scope, row)
 
 
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _feature(each: FeatureScore) -> Feature:
-    return Feature(
-        each.feature,
-        _number(each.value),
-        _number(each.mean),
-        _number(each.standard_deviation),
-        _number(each.score),
-        None if each.recent is None else _number(each.recent),
-    )
-
-
-def _role(analyzed: AnalyzedMoment, row: RowScore) -> Role:
-    if is_own(row.name):
-        return "own"
-    if row.row in analyzed.culprits:
-        return "culprit"
-    return "victim" if row.row in analyzed.victims else "other"
-
-
-def row_of(found: AnalyzedMoment, row: RowScore, features: int | None) -> Row:
-    """Return a scored row with up to this number of its features; None for all."""
-    who = found.who(row.row)
-    scope, shown = found.why.frame.scope, row.features[:features]
-    return Row(
-        row=row.row,
-        name=row.name,
-        pid=pid_of(row.row),
-        user=who.user,
-        container=who.container,
-        command=who.command,
-        score=_number(row.score),
-        role=_role(found, row),
-        basis=row.basis,
-        basis_text=compared(row),
-        age_s=_number(row.age_s),
-        gone_s=row.gone_s,
-        took=clause(row.features[0].feature, row.features[0].scored, scope) if row.features else "",
-        features=[_feature(each) for each in shown],
-        features_left_out=max(found.features.get(row.row, 0) - len(shown), 0),
-    )
-
-
-def _unjudged(analyzed: AnalyzedMoment, row: str, features: int | None) -> Row:
-    """Return a row that is not scored, such as a new one, with its values."""
-    return _plain_row(analyzed.why.frame, row, analyzed.who(row), features)
-
-
-def _plain_row(frame: Frame, row: str, who: Who, features: int | None) -> Row:
-    number = frame.layout.rows.index(row)
-    name = frame.layout.names[number]
-    there = [
-        Feature(feature, value, None, None, None, None)
-        for feature, value in zip(frame.layout.features, frame.values[number].tolist(), strict=True)
-        if math.isfinite(value)
-    ]
-    return Row(
-        row=row,
-        name=name,
-        pid=pid_of(row),
-        user=who.user,
-        container=who.container,
-        command=who.command,
-        score=None,
-        role="own" if is_own(name) else "other",
-        basis="itself",
-        basis_text="",
-        age_s=None,
-        gone_s=0.0,
-        took="",
-        features=there[:features],
-        features_left_out=len(there) - len(there[:features]),
-    )
-
-
-def host_row_of(found: AnalyzedMoment, features: int | None) -> Row | None:
-    """Return the host's own counters; None without any."""
-    ranking, frame = found.why.host_ranking, found.why.host_frame
-    if frame is None or not frame.layout.rows:
-        return None
-    if ranking is None or not ranking.rows:
-        return _plain_row(frame, frame.layout.rows[0], Who(), features)
-    row = ranking.rows[0]
-    shown = row.features[:features]
-    return Row(
-        row=row.row,
-        name=row.name,
-        pid=None,
-        user="",
-        container="",
-        command="",
-        score=_number(row.score),
-        role="other",
-        basis=row.basis,
-        basis_text="",
-        age_s=_number(row.age_s),
-        gone_s=0.0,
-        took=clause(row.features[0].feature, row.features[0].scored, HOST) if row.features else "",
-        features=[_feature(each) for each in shown],
-        features_left_out=len(row.features) - len(shown),
-    )
-
-
 def _find(analyzed: AnalyzedMoment, row: str) -> Row | None:
     if (ranked := analyzed.row(row)) is not None:
         return row_of(analyzed, ranked, None)
-    return _unjudged(analyzed, row, None) if row in analyzed.unjudged else None
+    return unjudged_row(analyzed, row, None) if row in analyzed.unjudged else None
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

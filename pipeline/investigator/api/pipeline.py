@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import math
 import threading
 import time
 import urllib.request
@@ -14,15 +13,12 @@ from weakref import WeakKeyDictionary
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from laggard.pipeline.core.bus import Partition
-from laggard.pipeline.core.bus.kafka.options import is_kafka
 from laggard.pipeline.core.claims import holder_of
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.investigator.caching import Cache
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Nothing, Number, Question, Seconds
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Nothing, Question, Seconds
 from laggard.pipeline.metrics.declared import METRICS
-from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.web.errors import RequestError
@@ -32,19 +28,16 @@ from laggard.pipeline.wiring import stages
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from laggard.pipeline.core.bus import Partition
     from laggard.pipeline.core.claims import Holder
     from laggard.pipeline.core.engine.stage import Stage
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.provisioning import TopicReport
 
 WINDOW_S: Final = 60.0
 """The time over which throughput is measured, in seconds."""
 
 SHORTEST_S: Final = 5.0
 """The least time of observation to measure it, in seconds; before, it follows from the times of records."""
-
-SAMPLED: Final = 20
-"""The number of newest records of a partition whose sizes serve to estimate the size of all."""
 
 ASKING_S: Final = 1.0
 """The longest wait for the metrics of a worker, in seconds."""
@@ -125,54 +118,6 @@ class Pipeline(Answer, frozen=True):
     worker: Annotated[PipelineWorker | None, msgspec.Meta(description="the worker on this machine; null without one")]
 
 
-class PipelineTopic(Answer, frozen=True):
-    """A topic, and its differences from the expected configuration."""
-
-    name: TopicName
-    holds: Annotated[str, msgspec.Meta(description="the content of its records, in words")]
-    key: Annotated[str, msgspec.Meta(description="the kind of the keys of its records: `host`")]
-    partitions: Annotated[
-        int | None,
-        msgspec.Meta(description="the number of partitions; null if the topic is missing or access to it is denied"),
-    ]
-    records: Annotated[
-        int | None, msgspec.Meta(description="the most records that it may hold; null if that is unknown")
-    ]
-    bytes: Annotated[
-        float | None,
-        msgspec.Meta(
-            description="the size of all values in bytes, estimated from the newest records; null if it is unknown"
-        ),
-    ]
-    retention_s: Annotated[
-        float | None,
-        msgspec.Meta(description="the retention time in seconds; null if the newest record of each key is kept"),
-    ]
-    compacted: Annotated[
-        bool, msgspec.Meta(description="whether the newest record of each key is kept without a time limit")
-    ]
-    oldest_ts: Annotated[
-        Number,
-        msgspec.Meta(description="the time of the oldest record, seconds since the Unix epoch; null if it is unknown"),
-    ]
-    newest_ts: Annotated[
-        Number,
-        msgspec.Meta(description="the time of the newest record, seconds since the Unix epoch; null if it is unknown"),
-    ]
-    differences: Annotated[
-        list[str], msgspec.Meta(description="the differences from the expected configuration, each with advice")
-    ]
-
-
-class PipelineTopics(Answer, frozen=True):
-    """The topics."""
-
-    ts: Seconds
-    topics: Annotated[
-        list[PipelineTopic], msgspec.Meta(description="the topics of laggard; on Kafka with those of snapshots")
-    ]
-
-
 # Tasks.
 
 
@@ -212,7 +157,6 @@ class _Caches:
         self.rates = Rates()
         self.workers: Cache[dict[tuple[str, str, int], _TaskMetrics] | str] = Cache()
         self.snapshots: Cache[dict[Partition, Mapping[str, int]]] = Cache()
-        self.topics: Cache[list[PipelineTopic]] = Cache()
 
 
 _caches: WeakKeyDictionary[Reading, _Caches] = WeakKeyDictionary()
@@ -260,7 +204,7 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
                 standby_left_records=None if one is None else one.standby_left,
                 remembers=stage.remembers,
                 snapshot_keys=len(snapshots),
-                snapshot_ts=None if saved is None else _ts_of(reading, partition, saved - 1),
+                snapshot_ts=None if saved is None else ts_of(reading, partition, saved - 1),
                 snapshot_behind_records=None if saved is None else max(position - saved, 0),
             )
         )
@@ -289,11 +233,11 @@ def _waited(reading: Reading, partition: Partition, position: int, end: int, now
     """Return how long the record at a position has waited, in seconds, by its own time."""
     if position >= end:
         return 0.0
-    ts = _ts_of(reading, partition, position)
+    ts = ts_of(reading, partition, position)
     return None if ts is None else max(now - ts, 0.0)
 
 
-def _ts_of(reading: Reading, partition: Partition, offset: int) -> float | None:
+def ts_of(reading: Reading, partition: Partition, offset: int) -> float | None:
     """Return the time of a record; None if it is gone, or had no readable time."""
     found = next(Reader(reading.bus, partition).stored(offset, offset + 1), None) if offset >= 0 else None
     return found.ts or None if found is not None else None
@@ -354,59 +298,4 @@ def _one(values: Mapping[str, float]) -> _TaskMetrics:
     return _TaskMetrics(of("recovery_left_records"), standby, _EXPOSED["lag_records"] in values and standby is None)
 
 
-# Topics.
-
-
-def topics(reading: Reading, _: Question) -> PipelineTopics:
-    """Return the topics as they are."""
-    caches = _caches.setdefault(reading, _Caches())
-    return PipelineTopics(reading.clock(), caches.topics.get("topics", lambda: _topics(reading)))
-
-
-def _topics(reading: Reading) -> list[PipelineTopic]:
-    settings = reading.settings
-    kafka = is_kafka(settings[BusSettings].location)
-    return [_topic(reading, each) for each in reports(reading.bus, wanted_topics(settings, kafka=kafka))]
-
-
-def _topic(reading: Reading, report: TopicReport) -> PipelineTopic:
-    spec = report.wanted.spec
-    sizes, records, oldest_ts, newest_ts = [], 0, math.inf, -math.inf
-    for number in range(report.partitions or 0):
-        partition = Partition(spec.name, number)
-        oldest, end = reading.bus.bounds(partition)
-        if end <= oldest:
-            continue
-        records += end - oldest
-        reader = Reader(reading.bus, partition)
-        newest = [(len(each.value), each.ts) for each in reader.stored(max(oldest, end - SAMPLED), end)]
-        sizes += [size for size, _ in newest]
-        newest_ts = max([newest_ts, *(ts for _, ts in newest)])
-        oldest_ts = min(_ts_of(reading, partition, oldest) or math.inf, oldest_ts)
-    retention_s = None if spec.compacted else spec.retention_s or reading.settings[BusSettings].retention
-    return PipelineTopic(
-        spec.name,
-        report.wanted.topic.value,
-        report.wanted.topic.key,
-        report.partitions,
-        report.records,
-        records * sum(sizes) / len(sizes) if sizes else 0.0 if report.partitions else None,
-        retention_s,
-        spec.compacted,
-        oldest_ts,
-        newest_ts,
-        [_difference(each.setting, each.found, each.expected, each.advice) for each in report.differences],
-    )
-
-
-def _difference(setting: str, found: str, expected: str, advice: str) -> str:
-    problem = "missing" if setting == "topic" else f"{setting} is {found}, expected {expected}"
-    return f"{problem}; {advice}"
-
-
-ENDPOINTS: Final = (
-    Endpoint("/pipeline", "The progress and the lag of each operator.", Pipeline, pipeline, Nothing),
-    Endpoint(
-        "/pipeline/topics", "The topics and their differences from the expected ones.", PipelineTopics, topics, Nothing
-    ),
-)
+ENDPOINTS: Final = (Endpoint("/pipeline", "The progress and the lag of each operator.", Pipeline, pipeline, Nothing),)

@@ -1,4 +1,4 @@
-"""What another method reports on the subject of an incident at the same time, as text for a terminal."""
+"""The report of another method on the subject of an incident at the same time, as text for a terminal."""
 
 from __future__ import annotations
 
