@@ -92,6 +92,9 @@ class Null(bytes):
 
 NULL: Final = Null()
 
+DEFAULT_RETENTION_S: Final = 48 * 3600.0
+"""The default retention of an embedded bus, in seconds; topics may have their own."""
+
 SNAPSHOTS: Final = "snapshots."
 """The part before the operator in the name of the topic of its snapshots, on a bus that stores them in a topic."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.core.bus import Bus, BusError, DamagedSnapshot, Partition, Snapshot
+from laggard.pipeline.core.bus import DEFAULT_RETENTION_S, Bus, BusError, DamagedSnapshot, Partition, Snapshot
 from laggard.pipeline.core.bus.database import Database
 from laggard.pipeline.core.bus.log import bounds, fetch, incoming, offset_at
 from laggard.pipeline.core.bus.membership import EmbeddedSubscription
@@ -57,7 +57,7 @@ class EmbeddedBus(Bus):
         self,
         path: Path,
         max_bytes: int = 1 << 30,
-        retention_s: float | None = 48 * 3600.0,
+        retention_s: float | None = DEFAULT_RETENTION_S,
         clock: Callable[[], float] = time.time,
         *,
         busy_timeout_s: float = 10.0,

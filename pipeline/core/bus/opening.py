@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.bus import DEFAULT_RETENTION_S, BusError
 from laggard.pipeline.core.bus.kafka.options import KafkaOptions, is_kafka, servers_of
 
 if TYPE_CHECKING:
     from laggard.pipeline.core.bus import Bus
 
 DEFAULT_MAX_BYTES = 1 << 30
-DEFAULT_RETENTION_S = 48 * 3600.0
 
 
 def open_bus(

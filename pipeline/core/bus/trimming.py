@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.pipeline.core.bus import DEFAULT_RETENTION_S
 from laggard.pipeline.core.bus.log import OFFSET_BITS, first_id
 from laggard.pipeline.core.bus.schema import PAGE_BYTES
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 64
 _MOST: Final = 2048  # deletions of one transaction for size, so that a lowered bound is reached step by step
-
-_USUAL_S: Final = 48 * 3600.0  # the retention of topics without one, in comparison with others
 
 # Snapshots with a newer one of the same key.
 _SUPERSEDED: Final = """
@@ -69,7 +68,11 @@ def make_room(
     deleted = 0
     while deleted < _MOST:
         excess = _used_pages(connection) + pages - max_pages
-        batch = _delete_oldest(connection, excess * PAGE_BYTES, now, retention_s or _USUAL_S) if excess > 0 else 0
+        batch = (
+            _delete_oldest(connection, excess * PAGE_BYTES, now, retention_s or DEFAULT_RETENTION_S)
+            if excess > 0
+            else 0
+        )
         if batch == 0:
             return
         deleted += batch
